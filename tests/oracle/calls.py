@@ -221,8 +221,8 @@ class Post:
         if status != 0:
             return status
         if self.local.random() < 0.3:  # back, and once more: no other thread of this group takes it meanwhile
-            cabi.check(lib.nexar_message_free(group._handle, message))
-            status = lib.nexar_mprobe(group._handle, self.receive.source, self.receive.tag, byref(message), None, byref(options))
+            status = lib.nexar_message_free(group._handle, message) or lib.nexar_mprobe(
+                group._handle, self.receive.source, self.receive.tag, byref(message), None, byref(options))
             if status != 0:
                 return status
         status = lib.nexar_mrecv(group._handle, message, *self.memory(), byref(completion), byref(options))
