@@ -203,3 +203,44 @@ TEST_CASE("sessions, memory and groups come and go while others work", "[local][
     CHECK(wrong == 0);
     CHECK(daemon.eventually([&] { return daemon.counters.sessions == 0; }));
 }
+
+// The receive ends only by a cancel, so one that is lost shows as a wait that never ends.
+TEST_CASE("a persistent request is started, cancelled, polled and tested by four threads",
+          "[local][S21][tsan]") {
+    ThreadDaemon daemon;
+    Joined rank = join(daemon.path(), "all of them", 1, 50);
+    REQUIRE(rank.group);
+    uint64_t in[16] = {}, out[16] = {}, got = 0;
+    nexar_request sum = 0, endless = 0;
+    REQUIRE(nexar_all_reduce_init(rank.group, in, out, 16, NEXAR_U64, NEXAR_SUM, nullptr, &sum) == NEXAR_OK);
+    REQUIRE(nexar_recv_init(rank.group, &got, 1, NEXAR_U64, 0, 9, nullptr, &endless) == NEXAR_OK);
+    std::atomic<int> wrong{0};
+    std::atomic<bool> over{false};
+    std::vector<std::thread> others;
+    others.emplace_back([&] {
+        while (!over) wrong += nexar_request_cancel(endless) != NEXAR_OK;
+    });
+    others.emplace_back([&] {
+        nexar_completion ended[4];
+        uint64_t count = 0;
+        while (!over)
+            wrong += nexar_session_poll(rank.session, ended, sizeof ended[0], 4, &count) != NEXAR_OK;
+    });
+    others.emplace_back([&] {
+        while (!over) wrong += nexar_request_test(sum, nullptr) < 0;
+    });
+    for (uint64_t start = 1; start <= 300; ++start) {
+        for (uint64_t& value : in) value = start;
+        wrong += nexar_request_start(sum) != NEXAR_OK;
+        wrong += nexar_request_start(endless) != NEXAR_OK;
+        wrong += nexar_request_wait(sum, 20000, nullptr) != NEXAR_OK;
+        wrong += nexar_request_wait(endless, 20000, nullptr) != NEXAR_ERR_CANCELLED;
+        wrong += out[15] != start;
+    }
+    over = true;
+    for (std::thread& thread : others) thread.join();
+    CHECK(wrong == 0);
+    CHECK(nexar_request_free(sum) == NEXAR_OK);
+    CHECK(nexar_request_free(endless) == NEXAR_OK);
+    CHECK(nexar_session_close(rank.session) == NEXAR_OK);
+}
