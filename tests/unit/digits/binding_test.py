@@ -168,6 +168,8 @@ class Binding(unittest.TestCase):
         self.group.barrier(timeout=2.5, match_id=1 << 63, priority=2)
         got = op_options()
         self.assertEqual((got.priority, got.timeout_ms, got.match_id), (2, 2500, 1 << 63))
+        self.group.all_reduce(np.zeros(4, np.float32), flags=nexar.FLAG_DETERMINISTIC | nexar.FLAG_F32_PARTIALS)
+        self.assertEqual(op_options().flags, 3)
         self.group.barrier(timeout=nexar.NO_TIMEOUT)
         self.assertEqual(op_options().timeout_ms, -2)
         self.group.recv(np.zeros(4, np.int32), timeout=0)
@@ -175,6 +177,11 @@ class Binding(unittest.TestCase):
         for wrong in (-1, float("nan")):
             self.assertRaises(ValueError, self.group.barrier, timeout=wrong)
         self.assertRaises(TypeError, self.group.barrier, deadline=3)
+
+    def test_shares(self):
+        self.assertEqual(nexar.shard(10, 3, 2), (12, 3))
+        for wrong in ((10, 3, 3), (-1, 3, 0), (10, 1 << 32, 0)):
+            self.assertRaises(ValueError, nexar.shard, *wrong)
 
     def test_collectives_give_their_results(self):
         x = self.session.alloc((2, 3))

@@ -277,6 +277,11 @@ nexar_status nexar_group_translate(nexar_group* from, const uint32_t* ranks, uin
     for (uint64_t i = 0; i < count; ++i) out[i] = ranks[i] == 0 ? NEXAR_RANK_NONE : ranks[i] * 10;
     return NEXAR_OK;
 }
+nexar_status nexar_shard(uint64_t count, uint32_t size, uint32_t rank, uint64_t* offset, uint64_t* length) {
+    if (rank >= size) return fail(NEXAR_ERR_INVALID_ARGUMENT, "shard", -1, "no such rank");
+    *offset = count + rank, *length = size;
+    return NEXAR_OK;
+}
 NEXAR_API nexar_child_options fake_child_options; /* of the last child */
 NEXAR_API uint32_t fake_colour;
 NEXAR_API int64_t fake_key;
