@@ -267,6 +267,7 @@ TEST_CASE("a group is made once: a commit of one that exists, or existed, opens 
         prepare.epoch = 1;
         prepare.name = "g";
         prepare.plan = shape.plan;
+        prepare.plan.version = 1;  // the members name no features
         prepare.timeouts = {1000, 1000, 1000};
         prepare.key = asked.key;
         prepare.members = {{asked.id, host.id, 0, 1, host.incarnation, 0, asked.nonce},

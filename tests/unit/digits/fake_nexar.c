@@ -581,26 +581,16 @@ nexar_status fake_unsupported(void) {
     return fail(NEXAR_ERR_UNSUPPORTED, "fake", -1, "the pretended library has none");
 }
 #define FAKE_WITHOUT(name) __asm__(".globl nexar_" #name "\n.set nexar_" #name ", fake_unsupported\n")
-FAKE_WITHOUT(all_reduce_init);
-FAKE_WITHOUT(reduce_init);
-FAKE_WITHOUT(broadcast_init);
-FAKE_WITHOUT(all_gather_init);
-FAKE_WITHOUT(all_gatherv_init);
-FAKE_WITHOUT(reduce_scatter_init);
-FAKE_WITHOUT(reduce_scatterv_init);
-FAKE_WITHOUT(all_to_all_init);
-FAKE_WITHOUT(all_to_allv_init);
-FAKE_WITHOUT(gather_init);
-FAKE_WITHOUT(gatherv_init);
-FAKE_WITHOUT(scatter_init);
-FAKE_WITHOUT(scatterv_init);
-FAKE_WITHOUT(scan_init);
-FAKE_WITHOUT(exclusive_scan_init);
-FAKE_WITHOUT(barrier_init);
-FAKE_WITHOUT(send_init);
-FAKE_WITHOUT(recv_init);
-FAKE_WITHOUT(request_start_all);
-FAKE_WITHOUT(request_wait_some);
-FAKE_WITHOUT(ops_begin);
-FAKE_WITHOUT(ops_end);
+#define FAKE_WITHOUT_BOTH(one, other) FAKE_WITHOUT(one); FAKE_WITHOUT(other)
+FAKE_WITHOUT_BOTH(all_reduce_init, reduce_init);
+FAKE_WITHOUT_BOTH(broadcast_init, all_gather_init);
+FAKE_WITHOUT_BOTH(all_gatherv_init, reduce_scatter_init);
+FAKE_WITHOUT_BOTH(reduce_scatterv_init, all_to_all_init);
+FAKE_WITHOUT_BOTH(all_to_allv_init, gather_init);
+FAKE_WITHOUT_BOTH(gatherv_init, scatter_init);
+FAKE_WITHOUT_BOTH(scatterv_init, scan_init);
+FAKE_WITHOUT_BOTH(exclusive_scan_init, barrier_init);
+FAKE_WITHOUT_BOTH(send_init, recv_init);
+FAKE_WITHOUT_BOTH(request_start_all, request_wait_some);
+FAKE_WITHOUT_BOTH(ops_begin, ops_end);
 FAKE_WITHOUT(ops_drop);
