@@ -212,6 +212,9 @@ static void sessions(nexar_session* session) {
     options.size = 1;
     HANDLE(nexar_group_open(session, &options, &group));
     HANDLE(nexar_group_open_start(session, &options, &r));
+    HANDLE(nexar_ops_begin(session));
+    HANDLE(nexar_ops_end(session));
+    HANDLE(nexar_ops_drop(session));
     HANDLE(nexar_session_fd(session, &fd));
     HANDLE(nexar_session_poll(session, completions, sizeof *completions, 2, &count));
     HANDLE(nexar_ops_begin(session));
@@ -262,6 +265,8 @@ static void requests(nexar_request r) {
     HANDLE(nexar_request_start(r));
     HANDLE(nexar_request_start_all(&r, 1));
     HANDLE(nexar_request_free(r));
+    HANDLE(nexar_request_start(r));
+    if (r != 0) HANDLE(nexar_request_start_all(&r, 1));
     if (r == 0) {
         ARGUMENT(nexar_request_test_any(&r, 1, &index, &completion));
         ARGUMENT(nexar_request_wait_any(&r, 1, 10, &index, &completion));

@@ -204,7 +204,7 @@ def large_ones(me, kind, scratch_limit):
                 one.fill(start)
                 one.request.start()
                 one.check(start, one.request.wait())
-            del one  # its scratch memory is the next one's
+            one.request = None  # its scratch memory is the next one's
 
 
 def exchanges(me, count):
