@@ -26,58 +26,40 @@ static void operations(nexar_group* group) {
     nexar_message message = 0;
     HANDLE(nexar_all_reduce(group, x, x, 1, NEXAR_F32, NEXAR_SUM, NULL));
     HANDLE(nexar_all_reduce_start(group, x, x, 1, NEXAR_F32, NEXAR_SUM, NULL, &r));
-    HANDLE(nexar_all_reduce_init(group, x, x, 1, NEXAR_F32, NEXAR_SUM, NULL, &r));
     HANDLE(nexar_reduce(group, x, x, 1, NEXAR_F32, NEXAR_SUM, 0, NULL));
     HANDLE(nexar_reduce_start(group, x, x, 1, NEXAR_F32, NEXAR_SUM, 0, NULL, &r));
-    HANDLE(nexar_reduce_init(group, x, x, 1, NEXAR_F32, NEXAR_SUM, 0, NULL, &r));
     HANDLE(nexar_broadcast(group, x, 1, NEXAR_F32, 0, NULL));
     HANDLE(nexar_broadcast_start(group, x, 1, NEXAR_F32, 0, NULL, &r));
-    HANDLE(nexar_broadcast_init(group, x, 1, NEXAR_F32, 0, NULL, &r));
     HANDLE(nexar_all_gather(group, x, x, 1, NEXAR_F32, NULL));
     HANDLE(nexar_all_gather_start(group, x, x, 1, NEXAR_F32, NULL, &r));
-    HANDLE(nexar_all_gather_init(group, x, x, 1, NEXAR_F32, NULL, &r));
     HANDLE(nexar_reduce_scatter(group, x, x, 1, NEXAR_F32, NEXAR_SUM, NULL));
     HANDLE(nexar_reduce_scatter_start(group, x, x, 1, NEXAR_F32, NEXAR_SUM, NULL, &r));
-    HANDLE(nexar_reduce_scatter_init(group, x, x, 1, NEXAR_F32, NEXAR_SUM, NULL, &r));
     HANDLE(nexar_reduce_scatterv(group, x, x, counts, NEXAR_F32, NEXAR_SUM, NULL));
     HANDLE(nexar_reduce_scatterv_start(group, x, x, counts, NEXAR_F32, NEXAR_SUM, NULL, &r));
-    HANDLE(nexar_reduce_scatterv_init(group, x, x, counts, NEXAR_F32, NEXAR_SUM, NULL, &r));
     HANDLE(nexar_all_to_all(group, x, x, 1, NEXAR_F32, NULL));
     HANDLE(nexar_all_to_all_start(group, x, x, 1, NEXAR_F32, NULL, &r));
-    HANDLE(nexar_all_to_all_init(group, x, x, 1, NEXAR_F32, NULL, &r));
     HANDLE(nexar_all_gatherv(group, x, x, counts, NEXAR_F32, NULL));
     HANDLE(nexar_all_gatherv_start(group, x, x, counts, NEXAR_F32, NULL, &r));
-    HANDLE(nexar_all_gatherv_init(group, x, x, counts, NEXAR_F32, NULL, &r));
     HANDLE(nexar_gatherv(group, x, x, counts, NEXAR_F32, 0, NULL));
     HANDLE(nexar_gatherv_start(group, x, x, counts, NEXAR_F32, 0, NULL, &r));
-    HANDLE(nexar_gatherv_init(group, x, x, counts, NEXAR_F32, 0, NULL, &r));
     HANDLE(nexar_all_to_allv(group, x, counts, x, counts, NEXAR_F32, NULL));
     HANDLE(nexar_all_to_allv_start(group, x, counts, x, counts, NEXAR_F32, NULL, &r));
-    HANDLE(nexar_all_to_allv_init(group, x, counts, x, counts, NEXAR_F32, NULL, &r));
     HANDLE(nexar_gather(group, x, x, 1, NEXAR_F32, 0, NULL));
     HANDLE(nexar_gather_start(group, x, x, 1, NEXAR_F32, 0, NULL, &r));
-    HANDLE(nexar_gather_init(group, x, x, 1, NEXAR_F32, 0, NULL, &r));
     HANDLE(nexar_scatter(group, x, x, 1, NEXAR_F32, 0, NULL));
     HANDLE(nexar_scatter_start(group, x, x, 1, NEXAR_F32, 0, NULL, &r));
-    HANDLE(nexar_scatter_init(group, x, x, 1, NEXAR_F32, 0, NULL, &r));
     HANDLE(nexar_scatterv(group, x, x, counts, NEXAR_F32, 0, NULL));
     HANDLE(nexar_scatterv_start(group, x, x, counts, NEXAR_F32, 0, NULL, &r));
-    HANDLE(nexar_scatterv_init(group, x, x, counts, NEXAR_F32, 0, NULL, &r));
     HANDLE(nexar_scan(group, x, x, 1, NEXAR_F32, NEXAR_SUM, NULL));
     HANDLE(nexar_scan_start(group, x, x, 1, NEXAR_F32, NEXAR_SUM, NULL, &r));
-    HANDLE(nexar_scan_init(group, x, x, 1, NEXAR_F32, NEXAR_SUM, NULL, &r));
     HANDLE(nexar_exclusive_scan(group, x, x, 1, NEXAR_F32, NEXAR_SUM, NULL));
     HANDLE(nexar_exclusive_scan_start(group, x, x, 1, NEXAR_F32, NEXAR_SUM, NULL, &r));
-    HANDLE(nexar_exclusive_scan_init(group, x, x, 1, NEXAR_F32, NEXAR_SUM, NULL, &r));
     HANDLE(nexar_barrier(group, NULL));
     HANDLE(nexar_barrier_start(group, NULL, &r));
-    HANDLE(nexar_barrier_init(group, NULL, &r));
     HANDLE(nexar_send(group, x, 1, NEXAR_F32, 0, 0, NULL));
     HANDLE(nexar_send_start(group, x, 1, NEXAR_F32, 0, 0, NULL, &r));
-    HANDLE(nexar_send_init(group, x, 1, NEXAR_F32, 0, 0, NULL, &r));
     HANDLE(nexar_recv(group, x, 1, NEXAR_F32, 0, 0, NULL, NULL));
     HANDLE(nexar_recv_start(group, x, 1, NEXAR_F32, 0, 0, NULL, &r));
-    HANDLE(nexar_recv_init(group, x, 1, NEXAR_F32, 0, 0, NULL, &r));
     HANDLE(nexar_sendrecv(group, x, 1, NEXAR_F32, 0, 0, x, 1, NEXAR_F32, 0, 0, NULL, NULL));
     HANDLE(nexar_sendrecv_replace(group, x, 1, NEXAR_F32, 0, 0, 0, 0, NULL, NULL));
     HANDLE(nexar_sendv(group, pieces, 1, NEXAR_F32, 0, 0, NULL));
@@ -98,58 +80,40 @@ static void operations(nexar_group* group) {
 static void all_null(void) {
     const nexar_status refused[] = {nexar_all_reduce(NULL, NULL, NULL, 0, 0, 0, NULL),
                                     nexar_all_reduce_start(NULL, NULL, NULL, 0, 0, 0, NULL, NULL),
-                                    nexar_all_reduce_init(NULL, NULL, NULL, 0, 0, 0, NULL, NULL),
                                     nexar_reduce(NULL, NULL, NULL, 0, 0, 0, 0, NULL),
                                     nexar_reduce_start(NULL, NULL, NULL, 0, 0, 0, 0, NULL, NULL),
-                                    nexar_reduce_init(NULL, NULL, NULL, 0, 0, 0, 0, NULL, NULL),
                                     nexar_broadcast(NULL, NULL, 0, 0, 0, NULL),
                                     nexar_broadcast_start(NULL, NULL, 0, 0, 0, NULL, NULL),
-                                    nexar_broadcast_init(NULL, NULL, 0, 0, 0, NULL, NULL),
                                     nexar_all_gather(NULL, NULL, NULL, 0, 0, NULL),
                                     nexar_all_gather_start(NULL, NULL, NULL, 0, 0, NULL, NULL),
-                                    nexar_all_gather_init(NULL, NULL, NULL, 0, 0, NULL, NULL),
                                     nexar_reduce_scatter(NULL, NULL, NULL, 0, 0, 0, NULL),
                                     nexar_reduce_scatter_start(NULL, NULL, NULL, 0, 0, 0, NULL, NULL),
-                                    nexar_reduce_scatter_init(NULL, NULL, NULL, 0, 0, 0, NULL, NULL),
                                     nexar_reduce_scatterv(NULL, NULL, NULL, NULL, 0, 0, NULL),
                                     nexar_reduce_scatterv_start(NULL, NULL, NULL, NULL, 0, 0, NULL, NULL),
-                                    nexar_reduce_scatterv_init(NULL, NULL, NULL, NULL, 0, 0, NULL, NULL),
                                     nexar_all_to_all(NULL, NULL, NULL, 0, 0, NULL),
                                     nexar_all_to_all_start(NULL, NULL, NULL, 0, 0, NULL, NULL),
-                                    nexar_all_to_all_init(NULL, NULL, NULL, 0, 0, NULL, NULL),
                                     nexar_all_gatherv(NULL, NULL, NULL, NULL, 0, NULL),
                                     nexar_all_gatherv_start(NULL, NULL, NULL, NULL, 0, NULL, NULL),
-                                    nexar_all_gatherv_init(NULL, NULL, NULL, NULL, 0, NULL, NULL),
                                     nexar_gatherv(NULL, NULL, NULL, NULL, 0, 0, NULL),
                                     nexar_gatherv_start(NULL, NULL, NULL, NULL, 0, 0, NULL, NULL),
-                                    nexar_gatherv_init(NULL, NULL, NULL, NULL, 0, 0, NULL, NULL),
                                     nexar_all_to_allv(NULL, NULL, NULL, NULL, NULL, 0, NULL),
                                     nexar_all_to_allv_start(NULL, NULL, NULL, NULL, NULL, 0, NULL, NULL),
-                                    nexar_all_to_allv_init(NULL, NULL, NULL, NULL, NULL, 0, NULL, NULL),
                                     nexar_gather(NULL, NULL, NULL, 0, 0, 0, NULL),
                                     nexar_gather_start(NULL, NULL, NULL, 0, 0, 0, NULL, NULL),
-                                    nexar_gather_init(NULL, NULL, NULL, 0, 0, 0, NULL, NULL),
                                     nexar_scatter(NULL, NULL, NULL, 0, 0, 0, NULL),
                                     nexar_scatter_start(NULL, NULL, NULL, 0, 0, 0, NULL, NULL),
-                                    nexar_scatter_init(NULL, NULL, NULL, 0, 0, 0, NULL, NULL),
                                     nexar_scatterv(NULL, NULL, NULL, NULL, 0, 0, NULL),
                                     nexar_scatterv_start(NULL, NULL, NULL, NULL, 0, 0, NULL, NULL),
-                                    nexar_scatterv_init(NULL, NULL, NULL, NULL, 0, 0, NULL, NULL),
                                     nexar_scan(NULL, NULL, NULL, 0, 0, 0, NULL),
                                     nexar_scan_start(NULL, NULL, NULL, 0, 0, 0, NULL, NULL),
-                                    nexar_scan_init(NULL, NULL, NULL, 0, 0, 0, NULL, NULL),
                                     nexar_exclusive_scan(NULL, NULL, NULL, 0, 0, 0, NULL),
                                     nexar_exclusive_scan_start(NULL, NULL, NULL, 0, 0, 0, NULL, NULL),
-                                    nexar_exclusive_scan_init(NULL, NULL, NULL, 0, 0, 0, NULL, NULL),
                                     nexar_barrier(NULL, NULL),
                                     nexar_barrier_start(NULL, NULL, NULL),
-                                    nexar_barrier_init(NULL, NULL, NULL),
                                     nexar_send(NULL, NULL, 0, 0, 0, 0, NULL),
                                     nexar_send_start(NULL, NULL, 0, 0, 0, 0, NULL, NULL),
-                                    nexar_send_init(NULL, NULL, 0, 0, 0, 0, NULL, NULL),
                                     nexar_recv(NULL, NULL, 0, 0, 0, 0, NULL, NULL),
                                     nexar_recv_start(NULL, NULL, 0, 0, 0, 0, NULL, NULL),
-                                    nexar_recv_init(NULL, NULL, 0, 0, 0, 0, NULL, NULL),
                                     nexar_sendrecv(NULL, NULL, 0, 0, 0, 0, NULL, 0, 0, 0, 0, NULL, NULL),
                                     nexar_sendrecv_replace(NULL, NULL, 0, 0, 0, 0, 0, 0, NULL, NULL),
                                     nexar_sendv(NULL, NULL, 0, 0, 0, 0, NULL),
@@ -174,6 +138,56 @@ static void all_null(void) {
     for (size_t i = 0; i < sizeof refused / sizeof *refused; ++i)
         if (nexar_status_class(refused[i]) != NEXAR_CLASS_CALL)
             wrong = (printf("call %zu with NULL everywhere: %s\n", i, nexar_status_name(refused[i])), 1);
+}
+
+static void persistent(nexar_group* group) {
+    nexar_request r = 0;
+    char x[64] = {0};
+    const uint64_t counts[1] = {1};
+    HANDLE(nexar_all_reduce_init(group, x, x, 1, NEXAR_F32, NEXAR_SUM, NULL, &r));
+    HANDLE(nexar_reduce_init(group, x, x, 1, NEXAR_F32, NEXAR_SUM, 0, NULL, &r));
+    HANDLE(nexar_broadcast_init(group, x, 1, NEXAR_F32, 0, NULL, &r));
+    HANDLE(nexar_all_gather_init(group, x, x, 1, NEXAR_F32, NULL, &r));
+    HANDLE(nexar_reduce_scatter_init(group, x, x, 1, NEXAR_F32, NEXAR_SUM, NULL, &r));
+    HANDLE(nexar_reduce_scatterv_init(group, x, x, counts, NEXAR_F32, NEXAR_SUM, NULL, &r));
+    HANDLE(nexar_all_to_all_init(group, x, x, 1, NEXAR_F32, NULL, &r));
+    HANDLE(nexar_all_gatherv_init(group, x, x, counts, NEXAR_F32, NULL, &r));
+    HANDLE(nexar_gatherv_init(group, x, x, counts, NEXAR_F32, 0, NULL, &r));
+    HANDLE(nexar_all_to_allv_init(group, x, counts, x, counts, NEXAR_F32, NULL, &r));
+    HANDLE(nexar_gather_init(group, x, x, 1, NEXAR_F32, 0, NULL, &r));
+    HANDLE(nexar_scatter_init(group, x, x, 1, NEXAR_F32, 0, NULL, &r));
+    HANDLE(nexar_scatterv_init(group, x, x, counts, NEXAR_F32, 0, NULL, &r));
+    HANDLE(nexar_scan_init(group, x, x, 1, NEXAR_F32, NEXAR_SUM, NULL, &r));
+    HANDLE(nexar_exclusive_scan_init(group, x, x, 1, NEXAR_F32, NEXAR_SUM, NULL, &r));
+    HANDLE(nexar_barrier_init(group, NULL, &r));
+    HANDLE(nexar_send_init(group, x, 1, NEXAR_F32, 0, 0, NULL, &r));
+    HANDLE(nexar_recv_init(group, x, 1, NEXAR_F32, 0, 0, NULL, &r));
+}
+
+static void all_null_of_persistent(void) {
+    const nexar_status refused[] = {nexar_all_reduce_init(NULL, NULL, NULL, 0, 0, 0, NULL, NULL),
+                                    nexar_reduce_init(NULL, NULL, NULL, 0, 0, 0, 0, NULL, NULL),
+                                    nexar_broadcast_init(NULL, NULL, 0, 0, 0, NULL, NULL),
+                                    nexar_all_gather_init(NULL, NULL, NULL, 0, 0, NULL, NULL),
+                                    nexar_reduce_scatter_init(NULL, NULL, NULL, 0, 0, 0, NULL, NULL),
+                                    nexar_reduce_scatterv_init(NULL, NULL, NULL, NULL, 0, 0, NULL, NULL),
+                                    nexar_all_to_all_init(NULL, NULL, NULL, 0, 0, NULL, NULL),
+                                    nexar_all_gatherv_init(NULL, NULL, NULL, NULL, 0, NULL, NULL),
+                                    nexar_gatherv_init(NULL, NULL, NULL, NULL, 0, 0, NULL, NULL),
+                                    nexar_all_to_allv_init(NULL, NULL, NULL, NULL, NULL, 0, NULL, NULL),
+                                    nexar_gather_init(NULL, NULL, NULL, 0, 0, 0, NULL, NULL),
+                                    nexar_scatter_init(NULL, NULL, NULL, 0, 0, 0, NULL, NULL),
+                                    nexar_scatterv_init(NULL, NULL, NULL, NULL, 0, 0, NULL, NULL),
+                                    nexar_scan_init(NULL, NULL, NULL, 0, 0, 0, NULL, NULL),
+                                    nexar_exclusive_scan_init(NULL, NULL, NULL, 0, 0, 0, NULL, NULL),
+                                    nexar_barrier_init(NULL, NULL, NULL),
+                                    nexar_send_init(NULL, NULL, 0, 0, 0, 0, NULL, NULL),
+                                    nexar_recv_init(NULL, NULL, 0, 0, 0, 0, NULL, NULL)};
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; ++i)
+        if (nexar_status_class(refused[i]) != NEXAR_CLASS_CALL)
+            wrong =
+                (printf("persistent call %zu with NULL everywhere: %s\n", i, nexar_status_name(refused[i])),
+                 1);
 }
 
 static void all_null_of_groups(void) {
@@ -252,6 +266,7 @@ static void groups(nexar_group* group) {
     HANDLE(nexar_group_free(group));
     HANDLE(nexar_group_abort(group, "why"));
     operations(group);
+    persistent(group);
 }
 
 static void requests(nexar_request r) {
@@ -329,6 +344,7 @@ static void the_rest(void) {
 int main(void) {
     all_null();
     all_null_of_groups();
+    all_null_of_persistent();
     sessions(NULL);
     sessions((nexar_session*)(uintptr_t)12345);
     groups(NULL);
