@@ -581,7 +581,9 @@ nexar_status fake_unsupported(void) {
     return fail(NEXAR_ERR_UNSUPPORTED, "fake", -1, "the pretended library has none");
 }
 #define FAKE_WITHOUT(name) __asm__(".globl nexar_" #name "\n.set nexar_" #name ", fake_unsupported\n")
-#define FAKE_WITHOUT_BOTH(one, other) FAKE_WITHOUT(one); FAKE_WITHOUT(other)
+#define FAKE_WITHOUT_BOTH(one, other) \
+    FAKE_WITHOUT(one);                \
+    FAKE_WITHOUT(other)
 FAKE_WITHOUT_BOTH(all_reduce_init, reduce_init);
 FAKE_WITHOUT_BOTH(broadcast_init, all_gather_init);
 FAKE_WITHOUT_BOTH(all_gatherv_init, reduce_scatter_init);
