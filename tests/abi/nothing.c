@@ -278,7 +278,8 @@ static void requests(nexar_request r) {
     HANDLE(nexar_request_wait(r, NEXAR_TIMEOUT_NONE, NULL));
     HANDLE(nexar_request_cancel(r));
     HANDLE(nexar_request_start(r));
-    HANDLE(nexar_request_start_all(&r, 1));
+    const nexar_request never = 7;
+    HANDLE(nexar_request_start_all(&never, 1));
     HANDLE(nexar_request_free(r));
     HANDLE(nexar_request_start(r));
     if (r != 0) HANDLE(nexar_request_start_all(&r, 1));
