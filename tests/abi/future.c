@@ -136,11 +136,13 @@ static void operations(void) {
     REFUSES_TAIL(options, nexar_op_options, nexar_barrier_start(group, &options.now, &request));
     REFUSES_TAIL(options, nexar_op_options,
                  nexar_recv_start(group, x, 2, NEXAR_F32, 0, 5, &options.now, &request));
-    options.now.flags = 1;
+    options.now.flags = 4;
     EXPECT(nexar_status_class(nexar_barrier(group, &options.now)) == NEXAR_CLASS_CALL);
     options.now.flags = 0;
     options.now.priority = NEXAR_PRIORITY_BULK;
-    EXPECT(nexar_barrier(group, &options.now) == NEXAR_ERR_UNSUPPORTED);
+    EXPECT(nexar_barrier(group, &options.now) == NEXAR_OK);
+    options.now.priority = NEXAR_PRIORITY_BULK + 1;
+    EXPECT(nexar_barrier(group, &options.now) == NEXAR_ERR_INVALID_ARGUMENT);
     options.now.struct_size =
         8; /* no more than the priority: the rest has its defaults, whatever stands there */
     options.now.priority = NEXAR_PRIORITY_DEFAULT;

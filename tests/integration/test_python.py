@@ -456,8 +456,9 @@ def test_everything_public_is_in_all_and_has_a_docstring(_cluster):
 
 def test_the_page_for_mpi4py_names_methods_that_exist_and_every_operation(_cluster):
     page = (pathlib.Path(__file__).resolve().parents[2] / "docs/coming-from-mpi4py.md").read_text()
-    objects = {"comm": nexar.Group, "group": nexar.Group, "session": nexar.Session, "request": nexar.Request, "message": nexar.Message}
-    for thing, method in re.findall(r"\b(comm|group|session|request|message)\.([a-z_]+)\(", page.split("## Memory")[0]):
+    objects = {"comm": nexar.Group, "group": nexar.Group, "session": nexar.Session, "request": nexar.Request,
+               "persistent": nexar.Persistent, "message": nexar.Message}
+    for thing, method in re.findall(r"\b(comm|group|session|request|persistent|message)\.([a-z_]+)\(", page.split("## Memory")[0]):
         cell_of_mpi4py = re.search(rf"^\| `{thing}\.{method}\(", page, re.MULTILINE)
         assert cell_of_mpi4py or hasattr(objects[thing], method), f"{thing}.{method}() is no method"
     for name in vars(nexar.Group):

@@ -59,6 +59,18 @@ def array(values: Memory, write: bool) -> Sides:
     return values.ctypes.data, values.size, DTYPES[name_of(values.dtype)]
 
 
+def scalar_of(scalar: Any, dtype: np.dtype[Any]) -> Array:
+    """premul_sum's factor, as the operation has it. ValueError: not one number, or one that an integer dtype lacks."""
+    given = np.asarray(scalar)
+    if given.size != 1:
+        raise ValueError(f"scalar has {given.size} elements: want one number")
+    with np.errstate(all="ignore"):
+        made: Array = given.reshape(1).astype(dtype)
+    if dtype.kind in "iub" and made[0] != given.reshape(1)[0]:
+        raise ValueError(f"scalar is {given.reshape(1)[0]}: no value of {name_of(dtype)}")
+    return made
+
+
 def pair(values: Memory, out: Memory | None) -> tuple[Memory, int, int, int, int, int]:
     """The same for input and output; an out of None is the input itself."""
     out = values if out is None else out

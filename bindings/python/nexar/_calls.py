@@ -82,7 +82,7 @@ class Calls:
         if copied and persistent:
             raise TypeError("a persistent operation reads its values at each start: give an array")
         if copied and row.memory == "data":
-            raise TypeError(f"{row.name} fills memory in: give an array, or use {row.name[:5]}_object for Python's own")
+            raise TypeError(f"{row.name} fills memory in: give an array, or use bcast_object for Python's own")
         arguments: tuple[Any, ...] = ()
         result: Any = None
         if row.memory == "data":
@@ -97,7 +97,7 @@ class Calls:
         made = copied and out is None and isinstance(result, np.ndarray)
         if scalar is not None:
             dtype = values.dtype if isinstance(values, np.ndarray) else _arrays.new(0, arguments[3]).dtype
-            given["scalar"] = np.array(scalar, dtype)
+            given["scalar"] = _arrays.scalar_of(scalar, dtype)
         if persistent:
             return self._prepare(getattr(lib, f"nexar_{row.name}_init"), *arguments, *operands, keep=(values, result),
                                  result=lambda _: result, **given)

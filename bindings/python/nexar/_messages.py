@@ -56,6 +56,18 @@ class Message:
         self.free()
 
 
+def _must_be_apart(values: Values, out: Memory) -> None:
+    """ValueError: what is sent and what is received share memory, or out cannot be received into."""
+    at, room, out_dtype = _arrays.array(out, True)
+    given, copied = _arrays.lifted(values)
+    if copied:
+        return
+    begin, count, dtype = _arrays.array(given, False)
+    end, out_end = begin + count * int(lib.nexar_dtype_size(dtype)), at + room * int(lib.nexar_dtype_size(out_dtype))
+    if max(begin, at) < min(end, out_end):
+        raise ValueError("values and out overlap: use sendrecv_replace")
+
+
 class Messages(Calls):
     """Of a group; see nexar.Group."""
 
@@ -98,9 +110,9 @@ class Messages(Calls):
                  *, timeout: float | None = None) -> tuple[int, int, int]:
         """Sends values and receives into out at the same time, so that ranks that exchange data do not wait for each
         other. Returns (source, tag, elements) of what was received, when both have ended. Raises ValueError for memory
-        that cannot be used, and nexar.Error: the send's, if that failed."""
+        that cannot be used or where the two overlap, and nexar.Error: the send's, if that failed."""
         group: Any = self
-        _arrays.array(out, True)  # refused before anything is sent
+        _must_be_apart(values, out)  # refused before anything is sent
         return self._exchange(group._send(values, to, send_tag, hidden=True, timeout=timeout), out, source, tag, timeout)
 
     def sendrecv_replace(self, values: Memory, to: int, source: int = ANY_SOURCE, send_tag: int = 0, tag: int = ANY_TAG,
@@ -109,7 +121,9 @@ class Messages(Calls):
         tag, elements). After an error its content is not specified. Raises ValueError for memory that cannot be used, and
         nexar.Error."""
         address, elements, dtype = _arrays.array(values, True)
-        copy = ctypes.create_string_buffer(ctypes.string_at(address, elements * int(lib.nexar_dtype_size(dtype))) or b"\0")
+        size = elements * int(lib.nexar_dtype_size(dtype))
+        copy = ctypes.create_string_buffer(max(size, 1))
+        ctypes.memmove(copy, address, size)
         sending = self._start(lib.nexar_send_start, ctypes.addressof(copy), elements, dtype, to, send_tag, keep=copy,
                               result=lambda _: None, hidden=True, timeout=timeout)
         return self._exchange(sending, values, source, tag, timeout)

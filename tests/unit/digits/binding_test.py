@@ -230,6 +230,15 @@ class Binding(unittest.TestCase):
         self.assertEqual(out.tolist(), x.tolist())
         self.assertIsNone(self.group.barrier())
 
+    def test_a_scalar_is_one_number_that_the_type_has(self):
+        x = np.array([3, 4], np.int32)
+        for scalar, text in ((0.5, "0.5"), ([1, 2, 3], "3 elements"), (np.array([]), "0 elements"), (1 << 40, "int32"),
+                             (float("nan"), "nan")):
+            with self.assertRaisesRegex(ValueError, text):
+                self.group.all_reduce(x, op="premul_sum", scalar=scalar)
+        with self.assertRaisesRegex(ValueError, "uint8"):
+            self.group.all_reduce(np.zeros(2, np.uint8), op="premul_sum", scalar=-1)
+
     def test_messages(self):
         self.group.send(np.array([1, 42], np.int32), to=2, tag=1 << 40)
         room = np.zeros(4, np.int32)
@@ -237,6 +246,11 @@ class Binding(unittest.TestCase):
         self.assertEqual(room.tolist(), [10, 11, 12, 0])
         self.assertEqual(self.group.probe(), (2, 9, 12))
         self.assertEqual(self.group.sendrecv(np.array([42], np.int32), 2, room, send_tag=1 << 40), (2, 9, 3))
+        whole = np.zeros(4, np.int32)
+        for values, out in ((whole, whole), (whole[:3], whole[2:]), (whole[2:], whole[:3])):
+            with self.assertRaisesRegex(ValueError, "overlap: use sendrecv_replace"):
+                self.group.sendrecv(values, 2, out, send_tag=1 << 40)
+        self.assertEqual(self.group.sendrecv(whole[:1] + 42, 2, whole[1:], send_tag=1 << 40), (2, 9, 2))
         self.group.sendv([np.zeros(3, np.int32), np.array([1, 42], np.int32)], to=2, tag=1 << 40)
         room[:] = 0
         self.assertEqual(self.group.recvv([np.zeros(3, np.int32), room]), (2, 9, 3))
