@@ -282,9 +282,9 @@ void Connection::send_goodbye() const {
     send(bytes_of(goodbye));
 }
 
-void Connection::ring() const {
+bool Connection::ring() const {
     const nexar_msg_head doorbell{NEXAR_LOCAL_MAGIC, NEXAR_MSG_BELL};
-    send_packet(bytes_of(doorbell), -1);
+    return send_packet(bytes_of(doorbell), -1);
 }
 
 void Connection::shut_down() const {

@@ -40,7 +40,7 @@ class Connection {
     // (errno).
     bool send(Bytes packet, int descriptor = -1) const;
     void send_goodbye() const;
-    void ring() const;  // the doorbell: what the socket does not take need not be sent
+    bool ring() const;  // the doorbell
     // Asks the daemon for a memfd of so many bytes, of which this session has one at a time: until ATTACH or
     // REGION_ADD has used it. -1: the daemon refuses, and gives its reason in the answer to that. `wait`: is
     // called with a descriptor until that is readable, or it fails.

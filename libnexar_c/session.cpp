@@ -287,10 +287,10 @@ void Session::ring_doorbell() {
     shm::fence();
     if (shm::load_acquire(connection_->daemon().sleeping) == 0) return;
     const uint64_t sleep = shm::load_relaxed(connection_->daemon().sleep);
-    if (rung_for_.load(std::memory_order_relaxed) == sleep) return;
+    // One thread rings, however many submit at once, so that few doorbells lie in the socket.
+    if (rung_for_.exchange(sleep, std::memory_order_relaxed) == sleep) return;
     doorbells_.fetch_add(1, std::memory_order_relaxed);
-    connection_->ring();
-    rung_for_.store(sleep, std::memory_order_relaxed);  // not before: another thread's entry may rely on it
+    if (!connection_->ring()) rung_for_.store(0, std::memory_order_relaxed);
 }
 
 void Session::cancel(const Slot& slot) {

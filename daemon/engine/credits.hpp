@@ -17,9 +17,14 @@ constexpr uint64_t credit_window(size_t unexpected_per_group_max, uint32_t group
     return std::clamp<uint64_t>(unexpected_per_group_max / group_size, 1, window_max);
 }
 
+// Of them, those that a sender keeps for the other ranks of the node while messages to one have not ended.
+constexpr uint64_t credit_reserve(uint64_t window, uint64_t ranks_of_node) {
+    return std::min(ranks_of_node - 1, window / 2);
+}
+
 class CreditTable {
   public:
-    explicit CreditTable(uint64_t window) : window_(window) {}
+    explicit CreditTable(uint64_t window, uint64_t reserve = 0) : window_(window), reserve_(reserve) {}
 
     // A message of this rank arrived. False: without a credit.
     bool arrived(uint32_t rank) {
@@ -35,11 +40,11 @@ class CreditTable {
         ++use.returned;
     }
     // The rank's new limit, if it is to be sent now: by half windows, or at once to a rank that has used up
-    // what it was granted. To be asked after each of the two.
+    // what it was granted, but for the reserve: it may be waiting. To be asked after each of the two.
     std::optional<uint64_t> take_limit(uint32_t rank) {
         Use& use = uses_[rank];
         const uint64_t due = use.returned - use.returned_and_sent;
-        const bool is_dry = use.arrived == use.returned_and_sent + window_;
+        const bool is_dry = use.arrived + reserve_ >= use.returned_and_sent + window_;
         if (due == 0 || (!is_dry && due < (window_ + 1) / 2)) return {};
         use.returned_and_sent = use.returned;
         return use.returned + window_;
@@ -58,7 +63,7 @@ class CreditTable {
         uint64_t returned = 0;           // of them, how many left the unexpected ones
         uint64_t returned_and_sent = 0;  // `returned` when the newest limit was sent
     };
-    uint64_t window_;
+    uint64_t window_, reserve_;
     std::map<uint32_t, Use> uses_;  // of ranks that have sent something here
 };
 

@@ -73,7 +73,7 @@ bool Messages::SendQueue::may_offer(uint32_t dst) const {
     const uint64_t credits = limit - offered;
     const auto own = unended.find(dst);
     const bool has_none = own == unended.end() || own->second == 0;
-    return credits > (has_none ? 0 : std::min(ranks - 1, window / 2));
+    return credits > (has_none ? 0 : credit_reserve(window, ranks));
 }
 
 // False: the control log has no room.
@@ -99,9 +99,13 @@ void Messages::advance(SendQueue& queue) {
             if (queue.may_offer(at->first) &&
                 (next == queue.waiting.end() || at->second.front()->order < next->second.front()->order))
                 next = at;
-        if (next == queue.waiting.end() || !offer_now(queue, *next->second.front())) return;
-        next->second.pop_front();
+        if (next == queue.waiting.end()) return;
+        Send& send = *next->second.front();
+        next->second.pop_front();  // before: it may end at once, and come back here
         if (next->second.empty()) queue.waiting.erase(next);
+        if (offer_now(queue, send)) continue;
+        queue.waiting[send.message.dst].push_front(&send);
+        return;
     }
 }
 

@@ -41,10 +41,21 @@ void Messages::Recv::on_time() {
               Disposition::rematch);
 }
 
+namespace {
+
+uint64_t window_of(Group& group) {
+    return credit_window(group.context().config.unexpected_per_group_max, group.facts.size());
+}
+uint64_t reserve_of(Group& group) {
+    return credit_reserve(window_of(group), group.facts.layout.ranks_on(group.facts.self).size());
+}
+
+}  // namespace
+
 Messages::Messages(Group& group, Timers& timers)
     : group_(group),
       timers_(timers),
-      credits_(credit_window(group.context().config.unexpected_per_group_max, group.facts.size())),
+      credits_(window_of(group), reserve_of(group)),
       last_offer_(group.facts.nodes.size()),
       next_send_(sends_.end()),
       next_recv_(recvs_.end()) {}

@@ -13,6 +13,7 @@ namespace nexar::local {
 std::optional<shm::Entry> Intake::next() {
     if (waiting_.empty() && urgent_.empty()) {
         const auto only = ring_.try_pop();
+        urgent_in_row_ = 0;
         if (!only || !ring_.has_entry()) return only;
         place(*only);
     }
@@ -21,9 +22,8 @@ std::optional<shm::Entry> Intake::next() {
         if (!entry) break;
         place(*entry);
     }
-    const bool has_turn = urgent_in_row_ >= urgent_in_row_max && !waiting_.empty();
-    if (!urgent_.empty() && !has_turn) {
-        const shm::Entry first = urgent_.front();
+    if (!urgent_.empty() && !has_turn()) {
+        const shm::Entry first = urgent_.front().entry;
         urgent_.pop_front();
         ++urgent_in_row_;
         return first;
@@ -32,6 +32,13 @@ std::optional<shm::Entry> Intake::next() {
     waiting_.pop_front();
     urgent_in_row_ = 0;
     return first;
+}
+
+// Of those that wait. One that came after an urgent entry stays behind it: they may be of one group, or it
+// may be about what that one begins.
+bool Intake::has_turn() const {
+    return urgent_in_row_ >= urgent_in_row_max && !waiting_.empty() &&
+           waiting_.front().number < urgent_.front().number;
 }
 
 Intake::Read Intake::read(const shm::Entry& entry) {
@@ -49,9 +56,10 @@ Intake::Read Intake::read(const shm::Entry& entry) {
 }
 
 void Intake::place(const shm::Entry& entry) {
-    const Read found = read(entry);
+    Read found = read(entry);
+    found.entry.number = ++taken_;
     if (found.is_urgent && may_pass(found.entry.group))
-        urgent_.push_back(entry);
+        urgent_.push_back(found.entry);
     else
         waiting_.push_back(found.entry);
 }

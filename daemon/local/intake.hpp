@@ -30,6 +30,7 @@ class Intake {
         shm::Entry entry;
         uint32_t group = 0;       // of its operation; 0: of none
         bool is_command = false;  // nothing passes it
+        uint64_t number = 0;      // in the order of the ring
     };
     struct Read {
         Waiting entry;
@@ -37,13 +38,15 @@ class Intake {
     };
     Read read(const shm::Entry& entry);
     void place(const shm::Entry& entry);
+    bool has_turn() const;
     bool may_pass(uint32_t group) const;
 
     shm::ControlView control_;
     shm::SubmissionConsumer ring_;
-    std::deque<Waiting> waiting_;    // in order
-    std::deque<shm::Entry> urgent_;  // in order; these are before `waiting_`
-    size_t urgent_in_row_ = 0;       // since one of `waiting_`
+    std::deque<Waiting> waiting_;  // in order
+    std::deque<Waiting> urgent_;   // in order; these are before `waiting_`
+    size_t urgent_in_row_ = 0;     // since one of `waiting_`
+    uint64_t taken_ = 0;           // entries from the ring
 };
 
 }  // namespace nexar::local

@@ -103,6 +103,9 @@ Result<void> check_flags(const nexar_shm_descriptor& d, uint32_t uses) {
                     std::string("flags has bits for partial results; ") + kind_name(d.kind) + " has none");
     if ((d.flags & NEXAR_SHM_FLAG_PERSISTENT) != 0 && (uses & use_persistent) == 0)
         return fail(Errc::invalid_argument, std::string(kind_name(d.kind)) + " cannot be persistent");
+    // What is kept is looked through when a region is freed.
+    if ((d.flags & NEXAR_SHM_FLAG_PERSISTENT) != 0 && !is_collective(d.kind) && d.args.entries != 0)
+        return fail(Errc::invalid_argument, "a message in pieces cannot be persistent");
     if (((d.flags & staged) != 0 || d.stage_windows != 0) && (uses & use_stage) == 0)
         return fail(Errc::invalid_argument, std::string(kind_name(d.kind)) + " cannot be staged");
     return {};

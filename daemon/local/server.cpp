@@ -466,6 +466,9 @@ void Server::tick(Time now) {
     end_all_given_up(now);
     mapper_->look();
     let_in();
+    // So a socket that became full of doorbells, and takes no more, is read.
+    for (auto& [id, row] : sessions_)
+        if (std::exchange(row.unread, 0u) > 0) to_read_.push_back(row.session->id());
 }
 
 void Server::on_time(Time now) {

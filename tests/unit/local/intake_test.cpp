@@ -54,6 +54,33 @@ TEST_CASE("a critical operation passes what waits of other groups, and nothing o
     CHECK(ring.all() == std::vector<uint32_t>{3, 4, 6, 0, 1, 2, 5});
 }
 
+TEST_CASE("what came after urgent entries stays behind them, however many they are", "[local][K28]") {
+    // The last entry: of their group, of another one, a command, and one about an entry before it.
+    for (const int last : {0, 1, 2, 3}) {
+        CAPTURE(last);
+        Ring ring(64);
+        for (uint32_t slot = 0; slot < 40; ++slot) ring.submit(slot, NEXAR_OP_SEND, critical, 1);
+        if (last == 0) ring.submit(40, NEXAR_OP_SEND, bulk, 1);
+        if (last == 1) ring.submit(40, NEXAR_OP_SEND, bulk, 2);
+        if (last == 2) ring.submit(40, NEXAR_CMD_GROUP_FREE, 0, 1);
+        if (last == 3) ring.push(40, NEXAR_ENTRY_CANCEL);
+        std::vector<uint32_t> in_order(41);
+        for (uint32_t slot = 0; slot < 41; ++slot) in_order[slot] = slot;
+        CHECK(ring.all() == in_order);
+    }
+}
+
+TEST_CASE("what came before urgent entries has its turn after some of them", "[local][K28]") {
+    Ring ring(64);
+    ring.submit(0, NEXAR_OP_SEND, bulk, 2);
+    ring.submit(1, NEXAR_OP_SEND, bulk, 2);
+    for (uint32_t slot = 2; slot < 42; ++slot) ring.submit(slot, NEXAR_OP_SEND, critical, 1);
+    const auto order = ring.all();
+    REQUIRE(order.size() == 42);
+    CHECK(order[Intake::urgent_in_row_max] == 0);
+    CHECK(order[2 * Intake::urgent_in_row_max + 1] == 1);
+}
+
 TEST_CASE("nothing passes a command", "[local][K28]") {
     Ring ring(16);
     ring.submit(0, NEXAR_OP_ALL_REDUCE, bulk, 1);
