@@ -415,11 +415,11 @@ void Session::end_with_rest(Time now, Error crash) {
     end_if_given_up(now);
     if (!ready()) return end_by_client(now, std::move(crash));
     ending_ = std::move(crash);
-    rest_ = nexar_shm_submission_entries(core_->slots());
+    rest_ = nexar_shm_submission_entries(core_->slots()) + Intake::ahead_max;
     take_rest(now, rest_at_once_max);
 }
 
-// Bounded by the ring's length, in case a process that inherited the segment still writes.
+// Bounded by what the ring and the intake hold, in case a process that inherited the segment still writes.
 size_t Session::take_rest(Time now, size_t entries_max) {
     const size_t asked = std::min(rest_, entries_max);
     const size_t taken = core_->drain(now, asked);

@@ -1,8 +1,11 @@
 // Doorbells [S7]: how often a client rings, and what the daemon leaves in the socket.
+#include <linux/sockios.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <catch2/catch_test_macros.hpp>
+#include <chrono>
 
 #include "rank.hpp"
 #include "still_server.hpp"
@@ -39,7 +42,8 @@ class Pipe {
 // All operations of a test stay in flight: fewer than the session has slots.
 constexpr int burst = 40, sleeps = 12;
 
-// For each byte that comes: starts so many operations, and returns how often it has rung for them.
+// For each 'g' that comes: starts so many operations, and answers how often it has rung for them. For a 'q':
+// whether anything is unread.
 int serve_bursts(const std::string& path, const Pipe& go, const Pipe& rung) {
     nexar_session* session = nullptr;
     nexar_group* group = nullptr;
@@ -51,7 +55,13 @@ int serve_bursts(const std::string& path, const Pipe& go, const Pipe& rung) {
         return nexar_session_stats_get(session, &stats) == NEXAR_OK ? stats.doorbells : 0;
     };
     if (!rung.write('r')) return 3;
-    while (go.read() == 'g') {
+    for (char asked = go.read(); asked != 'e'; asked = go.read()) {
+        int unread = 0;
+        if (asked == 'q') {
+            if (::ioctl(connection_to(path), SIOCOUTQ, &unread) != 0 || !rung.write(unread == 0 ? 'n' : 'y'))
+                return 6;
+            continue;
+        }
         const uint64_t before = doorbells();
         for (int i = 0; i < burst; ++i) {
             nexar_request request = 0;
@@ -63,6 +73,35 @@ int serve_bursts(const std::string& path, const Pipe& go, const Pipe& rung) {
 }
 
 }  // namespace
+
+TEST_CASE("[S7] a doorbell stays in the socket until the tick", "[local]") {
+    StillServer server;
+    const Pipe go, rung;
+    Child client([&] { return serve_bursts(server.path, go, rung); });
+    for (int i = 0; i < 10000 && !rung.readable(); ++i) {
+        server->poll(StillServer::now);
+        server.take(1);
+    }
+    REQUIRE(rung.read() == 'r');
+    const auto asked = [&](char what) { return go.write(what) ? rung.read() : '?'; };
+    for (int i = 1; i <= 3; ++i) {
+        const Time at = StillServer::now + std::chrono::seconds(i);
+        REQUIRE(server->prepare_to_sleep());
+        REQUIRE(asked('g') == '1');
+        REQUIRE(server.take(10000, at));
+        server->on_woken();
+        while (server->poll(at) > 0) {
+        }
+        REQUIRE(server->idle_within(60));
+        CHECK(asked('q') == (i == 1 ? 'n' : 'y'));  // at the first look the counts are news
+        server->on_time(at);
+        server->read_sockets();
+        REQUIRE(server->idle_within(60));
+        CHECK(asked('q') == 'n');
+    }
+    REQUIRE(go.write('e'));
+    CHECK(client.wait() == 0);
+}
 
 TEST_CASE("[S7] a session rings once in each sleep, whatever it starts, and none is missed", "[local]") {
     StillServer server;

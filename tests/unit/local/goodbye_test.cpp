@@ -16,16 +16,6 @@ using namespace nexar::test;
 
 namespace {
 
-// The connection to the daemon that this process has.
-int connection() {
-    for (int fd = 3; fd < 256; ++fd) {
-        int type = 0;
-        socklen_t size = sizeof type;
-        if (::getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == SOCK_SEQPACKET) return fd;
-    }
-    return -1;
-}
-
 // A client that starts so many operations while the daemon reads nothing, each with a doorbell more than it
 // needs, and then ends.
 void end_behind_doorbells(int operations, bool close_first) {
@@ -44,7 +34,7 @@ void end_behind_doorbells(int operations, bool close_first) {
             nexar_request request = 0;
             if (nexar_barrier_start(group, nullptr, &request) != NEXAR_OK) return 4;
             const nexar_msg_head doorbell{NEXAR_LOCAL_MAGIC, NEXAR_MSG_BELL};
-            static_cast<void>(::send(connection(), &doorbell, sizeof doorbell, MSG_DONTWAIT));
+            static_cast<void>(::send(connection_to(server.path), &doorbell, sizeof doorbell, MSG_DONTWAIT));
         }
         if (close_first) return nexar_session_close(session) == NEXAR_OK ? 0 : 5;
         std::exit(0);

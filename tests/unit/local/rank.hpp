@@ -1,6 +1,9 @@
 // A rank in few words: what the tests of the local path need of include/nexar.h.
 #pragma once
 
+#include <sys/socket.h>
+#include <sys/un.h>
+
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>
 #include <string>
@@ -71,5 +74,17 @@ class TestSession {
   private:
     nexar_session* session_ = nullptr;
 };
+
+// This process's connection to the daemon that listens there. -1: it has none.
+inline int connection_to(const std::string& path) {
+    for (int fd = 3; fd < 256; ++fd) {
+        sockaddr_un peer{};
+        socklen_t size = sizeof peer;
+        if (::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) == 0 && peer.sun_family == AF_UNIX &&
+            size > sizeof peer.sun_family && path == peer.sun_path)
+            return fd;
+    }
+    return -1;
+}
 
 }  // namespace nexar::test
