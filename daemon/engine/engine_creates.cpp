@@ -116,6 +116,10 @@ void Engine::Impl::on_create_query(const Group& group, NodeIndex from, const wir
     const auto is_theirs = [&](uint32_t rank) {
         return rank < group.facts.size() && group.facts.layout.node_of(rank) == from;
     };
+    // More than there are: a lie, and long to look through.
+    if (query.callers.size() > group.facts.layout.ranks_on(from).size() ||
+        query.ranks.size() > group.facts.size())
+        return;
     if (std::ranges::all_of(query.callers, is_theirs)) end_different(group, query, query.callers);
 }
 
