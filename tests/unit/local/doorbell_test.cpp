@@ -72,59 +72,61 @@ int serve_bursts(const std::string& path, const Pipe& go, const Pipe& rung) {
     return 0;
 }
 
+// Such a client, and a daemon that does only what the test has it do.
+struct Scene {
+    StillServer server;
+    Pipe go, rung;
+    Child client{[this] { return serve_bursts(server.path, go, rung); }};
+
+    Scene() {
+        for (int i = 0; i < 10000 && !rung.readable(); ++i) {
+            server->poll(StillServer::now);
+            server.take(1);
+        }
+        REQUIRE(rung.read() == 'r');
+    }
+    char asked(char what) { return go.write(what) ? rung.read() : '?'; }
+    void end() {
+        REQUIRE(go.write('e'));
+        CHECK(client.wait() == 0);
+    }
+};
+
 }  // namespace
 
 TEST_CASE("[S7] a doorbell stays in the socket until the tick", "[local]") {
-    StillServer server;
-    const Pipe go, rung;
-    Child client([&] { return serve_bursts(server.path, go, rung); });
-    for (int i = 0; i < 10000 && !rung.readable(); ++i) {
-        server->poll(StillServer::now);
-        server.take(1);
-    }
-    REQUIRE(rung.read() == 'r');
-    const auto asked = [&](char what) { return go.write(what) ? rung.read() : '?'; };
+    Scene scene;
+    StillServer& server = scene.server;
     for (int i = 1; i <= 3; ++i) {
         const Time at = StillServer::now + std::chrono::seconds(i);
         REQUIRE(server->prepare_to_sleep());
-        REQUIRE(asked('g') == '1');
+        REQUIRE(scene.asked('g') == '1');
         REQUIRE(server.take(10000, at));
         server->on_woken();
         while (server->poll(at) > 0) {
         }
         REQUIRE(server->idle_within(60));
-        CHECK(asked('q') == (i == 1 ? 'n' : 'y'));  // at the first look the counts are news
+        CHECK(scene.asked('q') == (i == 1 ? 'n' : 'y'));  // at the first look the counts are news
         server->on_time(at);
         server->read_sockets();
         REQUIRE(server->idle_within(60));
-        CHECK(asked('q') == 'n');
+        CHECK(scene.asked('q') == 'n');
     }
-    REQUIRE(go.write('e'));
-    CHECK(client.wait() == 0);
+    scene.end();
 }
 
 TEST_CASE("[S7] a session rings once in each sleep, whatever it starts, and none is missed", "[local]") {
-    StillServer server;
-    const Pipe go, rung;
-    Child client([&] { return serve_bursts(server.path, go, rung); });
-    for (int i = 0; i < 10000 && !rung.readable(); ++i) {
-        server->poll(StillServer::now);
-        server.take(1);
-    }
-    REQUIRE(rung.read() == 'r');
+    Scene scene;
+    StillServer& server = scene.server;
     const auto ops = [&] { return static_cast<int>(server.engine.ops); };
     for (int sleep = 1; sleep <= sleeps; ++sleep) {
-        // All that it leaves in the socket together is several times what the daemon lets lie there.
         REQUIRE(server->prepare_to_sleep());
-        REQUIRE(go.write('g'));
-        CHECK(rung.read() == '1');
+        CHECK(scene.asked('g') == '1');
         REQUIRE(server.take(10000));  // it is woken
         server->on_woken();
-        REQUIRE(go.write('g'));
-        CHECK(rung.read() == '0');  // nobody sleeps
+        CHECK(scene.asked('g') == '0');  // nobody sleeps
         for (int i = 0; i < 100 && ops() < 2 * burst * sleep; ++i) server->poll(StillServer::now);
         REQUIRE(ops() == 2 * burst * sleep);
     }
-    REQUIRE(go.write('e'));
-    CHECK(client.wait() == 0);
+    scene.end();
 }
