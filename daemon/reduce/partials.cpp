@@ -131,6 +131,7 @@ Dtype partial_type(Dtype dtype) {
 }
 
 void widen(void* partial, const void* values, size_t count, Dtype dtype) {
+    if (count == 0) return;  // no memory
     if (partial_type(dtype) == dtype)
         std::memmove(partial, values, count * size_of(dtype));
     else
@@ -138,6 +139,7 @@ void widen(void* partial, const void* values, size_t count, Dtype dtype) {
 }
 
 void narrow(void* values, const void* partial, size_t count, Dtype dtype) {
+    if (count == 0) return;
     if (partial_type(dtype) == dtype)
         std::memmove(values, partial, count * size_of(dtype));
     else
