@@ -10,10 +10,7 @@ namespace nexar::local {
 namespace {
 
 bool uses(const engine::OpRequest& request, const RegionPin& region) {
-    if (request.in.region == region || request.out.region == region) return true;
-    return request.pieces && std::ranges::any_of(*request.pieces, [&](const MemoryRef& piece) {
-               return piece.region == region;
-           });
+    return request.in.region == region || request.out.region == region;  // messages in pieces are not kept
 }
 
 }  // namespace

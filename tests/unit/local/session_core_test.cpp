@@ -364,6 +364,9 @@ TEST_CASE("what a request does not use must be 0, and the answer names the field
     const uint8_t op = NEXAR_OP_ALL_REDUCE;
     CHECK(with(op, [](D& d) { d.priority = 3; }).starts_with(bad + "priority is 3; allowed: 0 (critical)"));
     CHECK(with(op, [](D& d) { d.priority = 254; }).starts_with(bad + "priority is 254"));
+    CHECK(with(NEXAR_OP_SEND, [](D& d) {
+              d.op = 0, d.out = {}, d.flags = NEXAR_SHM_FLAG_PERSISTENT, d.args.entries = 2;
+          }).starts_with(bad + "a message in pieces cannot be persistent"));
     CHECK(with(op, [](D& d) { d.flags = 64; }).starts_with(bad + "flags has the unknown bits 64"));
     CHECK(with(op, [](D& d) {
               d.flags = NEXAR_SHM_FLAG_ANY_TAG;
