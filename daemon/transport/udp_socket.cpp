@@ -19,6 +19,9 @@ namespace nexar::transport {
 namespace {
 
 constexpr size_t control_bytes = 256;
+// An error in the queue fails the next call, which drains it. If one did not, the socket would stay readable:
+// so one of so many calls that find no datagram drains, too.
+constexpr unsigned receives_per_drain = 64;
 // A device without checksum offload refuses every batch; other devices refuse single batches for their size.
 constexpr unsigned refusals_until_off = 8;
 
@@ -188,8 +191,9 @@ int UdpSocket::send_some(const quic::SendBatch& batch, Bytes bytes) {
             return 0;
         }
         error = errno;
-        if (error != ECONNREFUSED && error != EHOSTUNREACH && error != ENETUNREACH && error != EINTR) break;
+        if (error == EAGAIN || error == EWOULDBLOCK || error == ENOBUFS) break;
         drain_errors();
+        if (error != ECONNREFUSED && error != EHOSTUNREACH && error != ENETUNREACH && error != EINTR) break;
     }
     return error;
 }
@@ -274,8 +278,8 @@ size_t UdpSocket::receive(std::array<Received, messages_per_receive>& out) {
     bool empty = false;
     for (int attempt = 0; attempt < 3 && n < 0 && !empty; ++attempt) {
         n = recvmmsg(fd_, b.messages.data(), messages_per_receive, MSG_DONTWAIT, nullptr);
-        empty = n < 0 && errno == EAGAIN;
-        if (n < 0) drain_errors();
+        empty = n < 0 && errno == EAGAIN && ++empty_receives_ % receives_per_drain != 0;
+        if (n < 0 && !empty) drain_errors();
     }
     if (n <= 0) return 0;
     size_t count = 0;

@@ -79,6 +79,7 @@ class UdpSocket {
     quic::Address local_;  // as bound: with the port that the kernel chose
     SocketStats stats_;
     unsigned refused_in_a_row_ = 0;          // batches refused by UDP_SEGMENT since one was accepted
+    unsigned empty_receives_ = 0;            // in all; it wraps
     std::unique_ptr<Buffers> buffers_;       // what receive() reads into
     std::deque<quic::Address> unreachable_;  // not polled yet; at most unreachable_kept_max
 };
