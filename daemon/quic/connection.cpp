@@ -254,7 +254,10 @@ Connection::Batch Connection::poll_send(uint64_t ts, MutableBytes buffer) {
     const size_t packets = std::clamp<size_t>(batch_bytes_max / payload, 1, batch_segments_max);
     auto write = [](ngtcp2_conn*, ngtcp2_path*, ngtcp2_pkt_info* info, uint8_t* into, size_t size,
                     ngtcp2_tstamp t, void* user) -> ngtcp2_ssize {
-        return static_cast<Connection*>(user)->write_packet(info, into, size, t);
+        auto& self = *static_cast<Connection*>(user);
+        const ptrdiff_t written = self.write_packet(info, into, size, t);
+        self.drained_ = written == 0;
+        return written;
     };
     ngtcp2_pkt_info info{};
     size_t segment = 0;
@@ -270,7 +273,7 @@ Connection::Batch Connection::poll_send(uint64_t ts, MutableBytes buffer) {
         return send_close_packet(buffer);
     }
     if (shared_.config.pacing) ngtcp2_conn_update_pkt_tx_time(conn_, ts);
-    return {static_cast<size_t>(n), segment, info.ecn};
+    return {static_cast<size_t>(n), segment, info.ecn, !drained_};
 }
 
 // One packet: waiting heartbeats, then the classes by priority, as long as there is space.

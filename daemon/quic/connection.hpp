@@ -146,6 +146,7 @@ class Connection {
     struct Batch {
         size_t bytes = 0, segment = 0;
         uint8_t ecn = 0;
+        bool may_have_more = true;
     };
     struct Outgoing {
         SendQueue queue;
@@ -223,6 +224,7 @@ class Connection {
     std::optional<CloseInfo> ended_;                // why it ended; nothing: it has not
     bool was_reset_ = false;                        // the last packet was a stateless reset
     bool probe_due_ = false;                        // a PING is to be sent
+    bool drained_ = false;                          // the last call for a packet returned none
     uint64_t probe_ends_ = UINT64_MAX;              // a packet must arrive before; UINT64_MAX: no probe
     uint64_t next_probe_ = 0;                       // no earlier: a forger chooses how often ICMP arrives
     std::vector<std::byte> close_packet_;           // with CONNECTION_CLOSE; empty until closing

@@ -426,7 +426,7 @@ std::optional<SendBatch> Endpoint::poll_send(Time now, MutableBytes buffer) {
         shared_.ready.pop_front();
         c.ready_ = false;
         const Connection::Batch batch = c.poll_send(ts, buffer.first(send_buffer_bytes));
-        if (batch.bytes > 0) c.mark_ready();  // it may have more to send, after all other connections
+        if (batch.bytes > 0 && batch.may_have_more) c.mark_ready();  // after all other connections
         touch(c);
         if (batch.bytes > 0) return SendBatch{c.local_, c.remote_, batch.bytes, batch.segment, batch.ecn};
     }
