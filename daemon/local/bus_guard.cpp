@@ -120,7 +120,7 @@ void Faults::note(int range) {
 
 std::vector<uint64_t> Faults::take() {
     std::vector<uint64_t> out;
-    if (!any_.load(std::memory_order_relaxed) || !any_.exchange(false)) return out;
+    if (!any() || !any_.exchange(false)) return out;
     for (size_t i = 0; i < ranges_.size(); ++i)
         for (uint64_t bits = ranges_[i].exchange(0); bits != 0; bits &= bits - 1)
             out.push_back(ranges[i * 64 + static_cast<size_t>(std::countr_zero(bits))].owner.load());

@@ -44,7 +44,8 @@ class Faults {
     // The owners of ranges that have faulted since it was called last, one for each range; or the owner that
     // the range has now.
     std::vector<uint64_t> take();
-    void note(int range);  // in a signal handler
+    bool any() const { return any_.load(std::memory_order_relaxed); }  // take() would return some
+    void note(int range);                                              // in a signal handler
 
   private:
     std::atomic<bool> any_{false};

@@ -444,12 +444,14 @@ void Server::end_withdrawn(Time now) {
 
 void Server::end_faulted(Time now) {
     note_faults();
-    for (const SessionId id : std::exchange(faulted_, {}))
-        if (Row* row = find(id)) row->session->end_if_faulted(now);
+    if (!faulted_.empty())
+        for (const SessionId id : std::exchange(faulted_, {}))
+            if (Row* row = find(id)) row->session->end_if_faulted(now);
     sweep(now);
 }
 
 void Server::note_faults() {
+    if (!faults_->any()) return;  // as in all turns but a few
     for (const uint64_t owner : faults_->take()) faulted_.emplace_back(owner);
 }
 
