@@ -46,6 +46,11 @@ void ControlConnections::on_time(Time now) {
     act(now);
 }
 
+void ControlConnections::settle(Time now) {
+    read_channels(now);
+    act(now);
+}
+
 void ControlConnections::read_channels(Time now) {
     if (!channels_.has_events()) return;
     while (const auto opened = channels_.poll_opened()) on_opened(*opened, now);

@@ -45,6 +45,8 @@ class ControlConnections {
     bool on_message(PeerIndex from, const wire::Message& message, Time now);
     void on_garbage(PeerIndex from, const std::string& what);  // what it sent breaks the protocol
     void on_time(Time now);
+    // Between two calls of on_time(): carries out what the channels and the table have decided since.
+    void settle(Time now);
 
     // To a node in use; to another it is dropped.
     void send(const NodeId& to, const wire::Message& message);

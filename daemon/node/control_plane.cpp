@@ -1,7 +1,7 @@
 // See control_plane.hpp.
 #include "node/control_plane.hpp"
 
-#include <type_traits>
+#include <utility>
 
 #include "wire/codec.hpp"
 
@@ -15,8 +15,8 @@ constexpr WallSeconds replace_share = 4;
 
 }  // namespace
 
-Result<std::unique_ptr<ControlPlane>> ControlPlane::open(Config config, JoinServer* join_server, Log& log,
-                                                         Time now) {
+Result<std::unique_ptr<ControlPlane>> ControlPlane::open(Config config, JoinServer* join_server,
+                                                         PlaneListener& listener, Log& log, Time now) {
     transport::QuicPort::Options options;
     options.listen = config.listen;
     options.quic = config.quic;
@@ -24,20 +24,21 @@ Result<std::unique_ptr<ControlPlane>> ControlPlane::open(Config config, JoinServ
     options.reset_secret = config.reset_secret;
     NEXAR_TRY(auto port, transport::QuicPort::open(std::move(options), config.identity, config.verifier));
     return std::unique_ptr<ControlPlane>(
-        new ControlPlane(std::move(config), std::move(port), join_server, log, now));
+        new ControlPlane(std::move(config), std::move(port), join_server, listener, log, now));
 }
 
 ControlPlane::ControlPlane(Config config, std::unique_ptr<transport::QuicPort> port, JoinServer* join_server,
-                           Log& log, Time now)
+                           PlaneListener& listener, Log& log, Time now)
     : port_(std::move(port)),
       mesh_(config.mesh),
       carrier_(port_->endpoint(), port_->local()),
       connections_(config.table, carrier_, mesh_, config.seed, now),
       join_server_(join_server),
       renewer_(config.renewer),
+      listener_(&listener),
       log_(&log) {}
 
-bool ControlPlane::step(Time now) {
+bool ControlPlane::receive(Time now) {
     bool work = port_->on_readable(now);
     port_->on_time(now);
     // Messages before connection events: a GOODBYE and the close often share a datagram.
@@ -49,17 +50,25 @@ bool ControlPlane::step(Time now) {
     while (auto address = port_->poll_unreachable()) port_->endpoint().on_unreachable(now, *address);
     if (join_server_) join_server_->step(now, port_->endpoint());
     connections_.on_time(now);
-    read_connections();
+    read_connections(now);
     read_mesh(now);
     if (renewer_) tend_renewal(now);
+    const uint64_t datagrams = port_->socket_stats().datagrams_received;
+    work |= datagrams != std::exchange(datagrams_seen_, datagrams);
+    return std::exchange(reported_, false) || work;
+}
+
+bool ControlPlane::send(Time now) {
+    connections_.settle(now);
+    read_connections(now);
+    read_mesh(now);  // what was posted may have been there already
     mesh_.flush();
+    bool work = false;
     if (port_->wants_writable())
         port_->on_writable(now);
     else
-        work |= port_->flush(now);
-    const uint64_t datagrams = port_->socket_stats().datagrams_received;
-    work |= datagrams != std::exchange(datagrams_seen_, datagrams);
-    return work || !events_.empty();
+        work = port_->flush(now);
+    return std::exchange(reported_, false) || work;
 }
 
 void ControlPlane::on_quic_event(Time now, const quic::Event& event) {
@@ -75,16 +84,14 @@ void ControlPlane::on_quic_event(Time now, const quic::Event& event) {
     carrier_.on_event(now, event, connections_.events());
 }
 
-void ControlPlane::read_connections() {
+void ControlPlane::read_connections(Time now) {
     while (auto event = connections_.poll_event()) {
-        std::visit(
-            [&](auto& e) {
-                if constexpr (std::is_same_v<std::decay_t<decltype(e)>, connections::Note>)
-                    log_->note(e.level, e.event, e.fields);
-                else
-                    events_.push_back(std::move(e));
-            },
-            *event);
+        if (const auto* note = std::get_if<connections::Note>(&*event)) {
+            log_->note(note->level, note->event, note->fields);
+            continue;
+        }
+        reported_ = true;
+        listener_->on_connection(now, *event);
     }
 }
 
@@ -97,17 +104,19 @@ void ControlPlane::read_mesh(Time now) {
         } else if (event->kind == Kind::message) {
             read_message(now, *event);
         } else if (event->kind == Kind::log_discarded) {
-            on_log_discarded(std::move(*event));
+            on_log_discarded(now, *event);
         } else {
-            events_.push_back(std::move(*event));
+            reported_ = true;
+            listener_->on_mesh_event(now, *event);
         }
     }
 }
 
-void ControlPlane::on_log_discarded(link::MeshEvent event) {
+void ControlPlane::on_log_discarded(Time now, const link::MeshEvent& event) {
     log_->warn("control_log_discarded", {field("peer", event.peer), field("why", event.text)});
     if (!event.by_peer) connections_.on_garbage(event.peer, event.text);
-    events_.push_back(std::move(event));
+    reported_ = true;
+    listener_->on_mesh_event(now, event);
 }
 
 // A message that cannot be applied would be replayed for ever: its log goes with it [L7].
@@ -123,18 +132,21 @@ void ControlPlane::read_message(Time now, const link::MeshEvent& event) {
         if (event.logged) mesh_.discard_log(peer, message.error().text);
         return;
     }
-    if (connections_.on_message(peer, *message, now)) return read_connections();
+    if (connections_.on_message(peer, *message, now)) return read_connections(now);
     const auto conn = connections_.conn_of(peer);
     const quic::Connection* quic = conn ? carrier_.find(*conn) : nullptr;
     if (renewer_ && quic && renewer_->on_message(now, quic->peer(), quic->peer_chain(), *message)) return;
-    events_.push_back(PeerMessage{peer, std::move(*message)});
+    reported_ = true;
+    listener_->on_message(now, peer, *message);
 }
 
 void ControlPlane::tend_renewal(Time now) {
     renewer_->step(now);
     if (now >= renewer_->wake_at()) renewer_->on_time(now, table().connected());
     while (auto message = renewer_->poll_send()) connections_.send(message->first, message->second);
-    if (renewer_->take_renewed()) events_.push_back(CertificateRenewed{});
+    if (!renewer_->take_renewed()) return;
+    reported_ = true;
+    listener_->on_certificate_renewed(now);
 }
 
 // Peers close a connection when its certificate expires; replacing it earlier avoids the interruption, and
@@ -151,11 +163,6 @@ std::optional<quic::ConnectionStats> ControlPlane::stats(PeerIndex peer) const {
     const quic::Connection* quic = conn ? carrier_.find(*conn) : nullptr;
     if (!quic) return std::nullopt;
     return quic->stats();
-}
-
-std::optional<PlaneEvent> ControlPlane::poll_event() {
-    if (events_.empty()) return std::nullopt;
-    return events_.pop_front();
 }
 
 Time ControlPlane::wake_at() const {

@@ -6,11 +6,9 @@
 #pragma once
 
 #include <memory>
-#include <variant>
 
 #include "connections/control.hpp"
 #include "core/log.hpp"
-#include "core/queue.hpp"
 #include "engine/ports.hpp"
 #include "link/mesh.hpp"
 #include "node/identity.hpp"
@@ -21,14 +19,18 @@
 
 namespace nexar::node {
 
-// Events for the Member.
-struct CertificateRenewed {};  // this node's: new connections must show the new certificate
-struct PeerMessage {
-    PeerIndex peer;
-    wire::Message message;
+// What the Member learns of it, at once and in the order in which it happened: a queue between them would
+// cost as much as the rest of a small message's way. It may post and send meanwhile.
+class PlaneListener {
+  public:
+    virtual void on_connection(Time now, connections::ControlEvent& event) = 0;  // never a Note
+    virtual void on_message(Time now, PeerIndex from, const wire::Message& message) = 0;
+    virtual void on_mesh_event(Time now, const link::MeshEvent& event) = 0;
+    virtual void on_certificate_renewed(Time now) = 0;  // this node's: new connections must show the new one
+
+  protected:
+    ~PlaneListener() = default;
 };
-using PlaneEvent = std::variant<connections::PeerIsUp, connections::PeerIsDown, connections::PeerReceived,
-                                connections::RedialFailed, PeerMessage, CertificateRenewed, link::MeshEvent>;
 
 class ControlPlane final : public engine::MeshPort, public engine::PeerPort {
   public:
@@ -43,16 +45,18 @@ class ControlPlane final : public engine::MeshPort, public engine::PeerPort {
         std::optional<std::array<std::byte, 32>> reset_secret;
         Renewer* renewer = nullptr;
     };
-    static Result<std::unique_ptr<ControlPlane>> open(Config config, JoinServer* join_server, Log& log,
-                                                      Time now);
+    // Requires: `listener` exists longer.
+    static Result<std::unique_ptr<ControlPlane>> open(Config config, JoinServer* join_server,
+                                                      PlaneListener& listener, Log& log, Time now);
 
     // New connections use `identity`. Open connections are replaced one after the other, before the
     // certificate that they began with expires, in `old_left` seconds.
     Result<void> set_identity(const quic::Identity& identity, WallSeconds old_left, Time now);
 
-    // One turn. True: there was work.
-    bool step(Time now);
-    std::optional<PlaneEvent> poll_event();
+    // The two ends of a turn: what has come, and what is to go. Between them the engine answers, so that an
+    // answer and the acknowledgement of its question share a packet. True: there was work.
+    bool receive(Time now);
+    bool send(Time now);
     std::optional<PeerIndex> poll_sent() { return connections_.poll_sent(); }  // [F2]
     Time wake_at() const;
     int fd() const { return port_->fd(); }
@@ -93,13 +97,13 @@ class ControlPlane final : public engine::MeshPort, public engine::PeerPort {
     const transport::SocketStats& socket_stats() const { return port_->socket_stats(); }
 
   private:
-    ControlPlane(Config config, std::unique_ptr<transport::QuicPort> port, JoinServer* join_server, Log& log,
-                 Time now);
+    ControlPlane(Config config, std::unique_ptr<transport::QuicPort> port, JoinServer* join_server,
+                 PlaneListener& listener, Log& log, Time now);
     void on_quic_event(Time now, const quic::Event& event);
-    void read_connections();
+    void read_connections(Time now);
     void read_mesh(Time now);
     void read_message(Time now, const link::MeshEvent& event);
-    void on_log_discarded(link::MeshEvent event);
+    void on_log_discarded(Time now, const link::MeshEvent& event);
     void tend_renewal(Time now);
 
     std::unique_ptr<transport::QuicPort> port_;
@@ -108,9 +112,10 @@ class ControlPlane final : public engine::MeshPort, public engine::PeerPort {
     connections::ControlConnections connections_;
     JoinServer* join_server_;  // null: this node is no issuer
     Renewer* renewer_;         // null: certificates are not renewed (tests)
+    PlaneListener* listener_;
     Log* log_;
-    Queue<PlaneEvent> events_;     // not polled yet
-    uint64_t datagrams_seen_ = 0;  // the socket's count at the last step()
+    bool reported_ = false;        // something, since receive() or send() ended last
+    uint64_t datagrams_seen_ = 0;  // the socket's count at the last receive()
 };
 
 }  // namespace nexar::node

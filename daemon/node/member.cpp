@@ -169,8 +169,8 @@ void Member::say_goodbye(Time now, const std::string& reason) {
     server_->stop(now, reason);
     if (!plane_) return;
     plane_->say_goodbye(reason);
-    plane_->step(now);
-    plane_->step(now);
+    plane_->receive(now);
+    plane_->send(now);
     plane_->close_all(now, reason);
     if (roster_.due != never) save_roster(now);
 }

@@ -42,7 +42,7 @@ struct PeerView {  // for nexarctl
     std::vector<BulkView> bulk;  // by shard
 };
 
-class Member final : private local::Descriptors {
+class Member final : private local::Descriptors, private PlaneListener {
   public:
     struct Needs {
         const config::Config& config;
@@ -114,8 +114,11 @@ class Member final : private local::Descriptors {
     void drop_cluster();
     bool step_cluster(Time now);
     bool end_step_of_cluster(Time now);
-    void read_plane(Time now);
-    void on_plane(Time now, PlaneEvent event);
+    void note_sent(Time now);
+    void on_connection(Time now, connections::ControlEvent& event) override;
+    void on_message(Time now, PeerIndex from, const wire::Message& message) override;
+    void on_mesh_event(Time now, const link::MeshEvent& event) override;
+    void on_certificate_renewed(Time now) override { use_new_certificate(now); }
     void peer_is_up(Time now, const connections::PeerIsUp& up);
     void introduce_to_shards(const connections::PeerIsUp& up, PeerView& view);
     void peer_is_down(Time now, const connections::PeerIsDown& down);

@@ -99,7 +99,7 @@ Result<void> Member::build_plane(Time now, const Entry& entry, const quic::Ident
     std::istringstream lines(roster_.text);
     for (std::string address; lines >> address && c.table.seeds.size() < 1024;)
         c.table.seeds.push_back(address);
-    NEXAR_TRY(plane_, ControlPlane::open(std::move(c), join_server_.get(), needs_.log, now));
+    NEXAR_TRY(plane_, ControlPlane::open(std::move(c), join_server_.get(), *this, needs_.log, now));
     plane_watch_ =
         needs_.loop.watch(plane_->fd(), true, false, [](loop::Loop::Ready) {});  // the turn reads it
     return {};
@@ -129,8 +129,7 @@ Result<void> Member::build_shards(const Entry& entry, const quic::Identity& iden
 }
 
 bool Member::step_cluster(Time now) {
-    const bool work = plane_->step(now);
-    read_plane(now);
+    const bool work = plane_->receive(now);
     return read_shards(now) || work;
 }
 
@@ -140,8 +139,8 @@ bool Member::end_step_of_cluster(Time now) {
     if (roster_.saving) roster_is_saved(now);
     if (roster_.due <= now && !roster_.saving) save_roster(now);
     for (auto& shard : shards_) shard->flush();
-    work |= plane_->step(now);
-    read_plane(now);
+    work |= plane_->send(now);
+    note_sent(now);
     if (plane_->wants_writable() != plane_wants_write_) {
         plane_wants_write_ = plane_->wants_writable();
         plane_watch_->want(true, plane_wants_write_);
@@ -149,35 +148,32 @@ bool Member::end_step_of_cluster(Time now) {
     return work;
 }
 
-void Member::read_plane(Time now) {
-    while (auto event = plane_->poll_event()) on_plane(now, std::move(*event));
+// [F2]
+void Member::note_sent(Time now) {
     while (const auto peer = plane_->poll_sent()) engine_->on_sent(now, *peer);
 }
 
-void Member::on_plane(Time now, PlaneEvent event) {
-    std::visit(
-        [&](auto& e) {
-            using E = std::decay_t<decltype(e)>;
-            if constexpr (std::is_same_v<E, connections::PeerIsUp>) {
-                peer_is_up(now, e);
-            } else if constexpr (std::is_same_v<E, connections::PeerIsDown>) {
-                peer_is_down(now, e);
-            } else if constexpr (std::is_same_v<E, connections::PeerReceived>) {
-                // Packets may follow the goodbye of a peer that is gone from the table.
-                if (const auto at = peers_.find(e.peer); at != peers_.end())
-                    at->second.last_received_at = now;
-                engine_->on_received(now, e.peer, e.rtt);
-            } else if constexpr (std::is_same_v<E, connections::RedialFailed>) {
-                engine_->on_redial_failed(now, e.peer);
-            } else if constexpr (std::is_same_v<E, PeerMessage>) {
-                engine_->on_message(now, e.peer, e.message);
-            } else if constexpr (std::is_same_v<E, CertificateRenewed>) {
-                use_new_certificate(now);
-            } else {
-                engine_->on_mesh_event(now, e);
-            }
-        },
-        event);
+void Member::on_connection(Time now, connections::ControlEvent& event) {
+    if (const auto* up = std::get_if<connections::PeerIsUp>(&event)) {
+        peer_is_up(now, *up);
+    } else if (const auto* down = std::get_if<connections::PeerIsDown>(&event)) {
+        peer_is_down(now, *down);
+    } else if (const auto* received = std::get_if<connections::PeerReceived>(&event)) {
+        // Packets may follow the goodbye of a peer that is gone from the table.
+        if (const auto at = peers_.find(received->peer); at != peers_.end())
+            at->second.last_received_at = now;
+        engine_->on_received(now, received->peer, received->rtt);
+    } else if (const auto* redial = std::get_if<connections::RedialFailed>(&event)) {
+        engine_->on_redial_failed(now, redial->peer);
+    }
+}
+
+void Member::on_message(Time now, PeerIndex from, const wire::Message& message) {
+    engine_->on_message(now, from, message);
+}
+
+void Member::on_mesh_event(Time now, const link::MeshEvent& event) {
+    engine_->on_mesh_event(now, event);
 }
 
 void Member::peer_is_up(Time now, const connections::PeerIsUp& up) {
