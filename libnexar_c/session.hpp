@@ -337,6 +337,7 @@ class Session {
     std::mutex borrowing_;  // held from the wish for memory to the registration of it
     Scratch scratch_;
     shm::WaitWindow window_;  // how long a wait polls before it sleeps
+    Yields yields_;           // whether it yields meanwhile
 
     Sleepers sleepers_;
     std::mutex lost_mutex_;

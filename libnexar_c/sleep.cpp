@@ -84,18 +84,28 @@ Time now() {
     return Time(Duration(int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec));
 }
 
-bool poll_while(uint32_t& word, uint32_t expected, Duration at_most, bool yield) {
+bool spin_while(uint32_t& word, uint32_t expected, Duration at_most) {
     if (at_most <= Duration::zero()) return false;
     const Time until = now() + at_most;
     do {
-        for (int i = 0; i < (yield ? 1 : 64); ++i) {
+        for (int i = 0; i < 64; ++i) {
             if (shm::load_acquire(word) != expected) return true;
-            if (yield)
-                ::sched_yield();
-            else
-                pause_once();
+            pause_once();
         }
     } while (now() < until);
+    return shm::load_acquire(word) != expected;
+}
+
+bool yield_while(uint32_t& word, uint32_t expected, Duration at_most, Yields& yields) {
+    Time at = now();
+    const Time until = at + at_most;
+    while (at < until && yields.pays(at)) {
+        if (shm::load_acquire(word) != expected) return true;
+        const Time began = at;
+        ::sched_yield();
+        at = now();
+        if (!yields.ended(began, at)) break;
+    }
     return shm::load_acquire(word) != expected;
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "core/time.hpp"
+#include "core/yields.hpp"
 
 namespace nexar::c {
 
@@ -30,8 +31,9 @@ Time now();
 constexpr int64_t timeout_ms_max = INT64_MAX / 4'000'000;
 timespec spec_of(Duration d);
 
-// Polls until the word has changed or the time has passed. `yield`: yields the processor between two reads.
-// True: the word has changed.
-bool poll_while(uint32_t& word, uint32_t expected, Duration at_most, bool yield);
+// Polls until the word has changed or the time has passed. True: the word has changed.
+bool spin_while(uint32_t& word, uint32_t expected, Duration at_most);
+// The same, and yields the processor between two reads, as long as that pays.
+bool yield_while(uint32_t& word, uint32_t expected, Duration at_most, Yields& yields);
 
 }  // namespace nexar::c

@@ -37,9 +37,9 @@ Session::Polled Session::poll_awake(uint32_t& word, uint32_t expected) {
     // flight.
     const uint32_t busy = shm::load_relaxed(connection_->daemon().busy_sessions);
     const uint32_t waiters = std::max(waiting_threads.load(std::memory_order_relaxed), busy);
-    if (shm::WaitWindow::may_spin(waiters, usable_cores()) && poll_while(word, expected, window / 4, false))
+    if (shm::WaitWindow::may_spin(waiters, usable_cores()) && spin_while(word, expected, window / 4))
         return Polled::spun;
-    return poll_while(word, expected, window, true) ? Polled::yielded : Polled::no;
+    return yield_while(word, expected, window, yields_) ? Polled::yielded : Polled::no;
 }
 
 Session::Waited Session::wait(const Slot& slot, Time until, bool interruptible) {

@@ -1,10 +1,13 @@
 // A thread in which all signals stay blocked: the loop's thread handles them, and SIGPIPE must end nothing.
+// Its slice is the kernel's own, whatever that of the thread that starts it.
 #pragma once
 
 #include <signal.h>
 
 #include <thread>
 #include <utility>
+
+#include "loop/processor.hpp"
 
 namespace nexar::loop {
 
@@ -20,7 +23,10 @@ std::thread quiet_thread(auto run) {
         }
         ~Blocked() { pthread_sigmask(SIG_SETMASK, &before, nullptr); }
     } const blocked;
-    return std::thread(std::move(run));
+    return std::thread([run = std::move(run)]() mutable {
+        set_slice(usual_slice);
+        run();
+    });
 }
 
 }  // namespace nexar::loop

@@ -1,11 +1,11 @@
 // See node.hpp.
 #include "node/node.hpp"
 
-#include <sched.h>
 #include <signal.h>
 
 #include <algorithm>
 
+#include "loop/processor.hpp"
 #include "node/wall_clock.hpp"
 
 namespace nexar::node {
@@ -217,6 +217,9 @@ void Node::step_changes() {
 int Node::run() {
     systemd_.ready();
     if (const auto interval = systemd_.watchdog_interval()) watchdog_at_ = loop::Loop::now() + *interval / 2;
+    const bool has_slice = loop::set_slice(loop::control_slice);
+    log_->debug("control_slice",
+                {field("microseconds", loop::control_slice.count() / 1000), field("set", has_slice)});
     loop_.run();
     systemd_.stopping();
     log_->info("node_stopped", {field("reason", stop_reason_)});
@@ -253,16 +256,14 @@ Time Node::turn() {
     }
     const Duration window(static_cast<int64_t>(config_.yield_microseconds * 1000));
     Time now = loop::Loop::now();
-    for (int i = 0; i < steps_per_turn; ++i) {
-        if (step(now))
-            active_ = now;
-        else if (now - active_ < window)
-            sched_yield();
-        else
-            break;
+    bool idles = false;
+    for (int i = 0; i < steps_per_turn && !idles; ++i) {
+        const bool worked = step(now);
+        if (worked) active_ = now;
         now = loop::Loop::now();
+        if (!worked) idles = now - active_ >= window || !loop::yield(yields_, now);
     }
-    if (now - active_ < window) return now;
+    if (!idles) return now;
     sleeping_ = true;
     wakeup_.announce_sleep();
     const bool is_idle = !member_ || member_->prepare_to_sleep();

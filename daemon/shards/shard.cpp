@@ -2,11 +2,11 @@
 #include "shards/shard.hpp"
 
 #include <poll.h>
-#include <sched.h>
 #include <time.h>
 
 #include "core/check.hpp"
 #include "loop/loop.hpp"
+#include "loop/processor.hpp"
 #include "transport/quic_carrier.hpp"
 #include "transport/quic_port.hpp"
 
@@ -59,6 +59,7 @@ class Shard::Thread {
     link::Mesh mesh_;
     transport::QuicCarrier carrier_;
     connections::BulkConnections connections_;
+    Yields yields_;
     bool pushed_ = false;              // an event since the control loop was notified last
     uint64_t datagrams_received_ = 0;  // the socket's count at the last has_received()
 };
@@ -167,9 +168,10 @@ bool Shard::Thread::may_sleep() {
 }
 
 void Shard::Thread::run() {
+    loop::set_slice(loop::bulk_slice);
     Time active = loop::Loop::now();
     while (!shard_->stopping_.load(std::memory_order_acquire)) {
-        const Time now = loop::Loop::now();
+        Time now = loop::Loop::now();
         size_t work = apply_commands(now);
         work += port_->on_readable(now) ? 1u : 0u;
         port_->on_time(now);
@@ -184,10 +186,8 @@ void Shard::Thread::run() {
             active = now;
             continue;
         }
-        if (now - active < config_.yield_window) {
-            sched_yield();
-            continue;
-        }
+        now = loop::Loop::now();
+        if (now - active < config_.yield_window && loop::yield(yields_, now)) continue;
         shard_->wakeup_.announce_sleep();
         if (may_sleep()) sleep(wake_at());
         shard_->wakeup_.awake();

@@ -1,14 +1,23 @@
 #include "workers/pool.hpp"
 
-#include <sched.h>
+#include <pthread.h>
+
+#include <string>
 
 #include "engine/local_job.hpp"
+#include "loop/loop.hpp"
+#include "loop/processor.hpp"
 
 namespace nexar::workers {
 
 Pool::Pool(size_t threads, loop::Wakeup& loop_wakeup) : loop_wakeup_(&loop_wakeup) {
     for (size_t i = 0; i < threads; ++i) workers_.push_back(std::make_unique<Worker>());
-    for (auto& w : workers_) w->thread = std::thread([this, &w = *w] { run(w); });
+    for (size_t i = 0; i < threads; ++i) {
+        Worker& w = *workers_[i];
+        w.thread = std::thread([this, &w] { run(w); });
+        const std::string name = "worker-" + std::to_string(i);  // as top -H shows it
+        pthread_setname_np(w.thread.native_handle(), name.c_str());
+    }
 }
 
 Pool::~Pool() {
@@ -92,9 +101,10 @@ std::optional<uint64_t> Pool::poll_done() {
 
 void Pool::sleep(Worker& w) {
     // A short phase of yields: the next segment of the same operation usually follows within microseconds.
+    Time now = loop::Loop::now();
     for (int i = 0; i < 64; ++i) {
         if (!w.pieces.empty() || stopping_.load(std::memory_order_relaxed)) return;
-        sched_yield();
+        if (!loop::yield(w.yields, now)) break;
     }
     w.wakeup.announce_sleep();
     if (may_sleep(w) && !stopping_.load(std::memory_order_seq_cst)) w.wakeup.sleep();
@@ -117,6 +127,7 @@ bool Pool::may_sleep(Worker& w) {
 }
 
 void Pool::run(Worker& w) {
+    loop::set_slice(loop::bulk_slice);
     while (true) {
         auto piece = w.pieces.pop();
         if (!piece) {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/spsc_queue.hpp"
+#include "core/yields.hpp"
 #include "engine/ports.hpp"
 #include "loop/wakeup.hpp"
 #include "workers/fair_queue.hpp"
@@ -41,6 +42,7 @@ class Pool final : public engine::Workers {
         SpscQueue<uint64_t> done{4096};                 // worker to loop: handles of finished jobs
         Outbox<uint64_t> done_outbox{done};             // the worker's; empty unless `done` was full
         loop::Wakeup wakeup;                            // the worker sleeps on it
+        Yields yields;                                  // the worker's: whether it yields before
         std::atomic<bool> unreported{false};            // completions wait in done_outbox: `done` is full
         std::thread thread;
 
