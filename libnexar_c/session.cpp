@@ -176,7 +176,8 @@ Result<Slot> Session::take_slot(uint8_t kind, const Plan& plan, const Label& lab
     request.plan = plan;
     request.plan.stage = {};
     request.staged = bool(plan.stage);
-    request.run.store(slot.generation, std::memory_order_relaxed);
+    // Release: who reads this run sees that the handle before it was freed [S21].
+    request.run.store(slot.generation, std::memory_order_release);
     request.generation.store(slot.generation, std::memory_order_release);
     return slot;
 }
