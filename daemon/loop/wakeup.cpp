@@ -17,12 +17,13 @@ Wakeup::~Wakeup() {
     close(fd_);
 }
 
-void Wakeup::write_fd() {
+bool Wakeup::write_fd() {
     // One write for each announced sleep is enough; the next announcement arms it again.
-    if (!sleeping_.exchange(false, std::memory_order_relaxed)) return;
+    if (!sleeping_.exchange(false, std::memory_order_relaxed)) return false;
     const uint64_t one = 1;
     [[maybe_unused]] const auto n =
         write(fd_, &one, sizeof one);  // can only fail when it is already readable
+    return true;
 }
 
 void Wakeup::sleep() {

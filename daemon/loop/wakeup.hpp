@@ -17,10 +17,10 @@ class Wakeup {
 
     int fd() const { return fd_; }
 
-    // Thread: any, after its push.
-    void notify() {
+    // Thread: any, after its push. True: the sleeper was asleep, and nobody else has woken it.
+    bool notify() {
         std::atomic_thread_fence(std::memory_order_seq_cst);
-        if (sleeping_.load(std::memory_order_relaxed)) write_fd();
+        return sleeping_.load(std::memory_order_relaxed) && write_fd();
     }
     // Thread: the sleeper, before its recheck and poll.
     void announce_sleep() {
@@ -35,7 +35,7 @@ class Wakeup {
     void drain();
 
   private:
-    void write_fd();
+    bool write_fd();
     int fd_;                             // the eventfd
     std::atomic<bool> sleeping_{false};  // announced, and no notifier has written since
 };

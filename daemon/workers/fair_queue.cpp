@@ -12,9 +12,15 @@ Job::Job(engine::WorkerJob j) : job(std::move(j)), bytes(engine::bytes_of(job)),
 
 // The rest of a job that nobody wants is one piece, which is skipped.
 size_t Job::next_end() const {
-    if (!job.wanted()) return bytes;
-    const size_t step = std::max(piece_traffic / lists() / piece_alignment, size_t{1}) * piece_alignment;
-    return std::min(bytes, begun + step);
+    return job.wanted() ? std::min(bytes, begun + step()) : bytes;
+}
+
+size_t Job::step() const {
+    return std::max(piece_traffic / lists() / piece_alignment, size_t{1}) * piece_alignment;
+}
+
+size_t Job::pieces() const {
+    return (bytes + step() - 1) / step();
 }
 
 uint64_t Job::cost() const {

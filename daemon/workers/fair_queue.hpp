@@ -1,7 +1,7 @@
 // FairQueue: the jobs of which pieces wait for a worker, and the piece that is next: in turns between
 // tenants; of each one by priority (docs/protocol/priorities.md [K22]); of each priority in turns between
 // sessions, and between each one's groups; in order in a group (docs/protocol/tenants.md [N5]). Dry. Thread:
-// the control loop's, but for Job::left.
+// its owner keeps it to one at a time, but for Job::left.
 #pragma once
 
 #include <array>
@@ -23,6 +23,7 @@ struct Job {
     // Of its next piece: the bytes that are read and written. 0: nobody wants the job any more.
     uint64_t cost() const;
     size_t next_end() const;
+    size_t pieces() const;  // in all, while it is wanted
 
     engine::WorkerJob job;
     const size_t bytes;        // of its logical range
@@ -30,6 +31,7 @@ struct Job {
     std::atomic<size_t> left;  // bytes whose pieces have not ended
 
   private:
+    size_t step() const;  // logical bytes of a piece
     size_t lists() const { return job.dsts.size() + job.srcs.size(); }
 };
 

@@ -36,47 +36,29 @@ void Pool::submit(engine::WorkerJob job) {
         done_inline_.push_back(job.handle);
         return;
     }
-    waiting_.push(std::make_shared<Job>(std::move(job)));
-    fill();
+    auto made = std::make_shared<Job>(std::move(job));
+    const size_t pieces = made->pieces();
+    {
+        const std::lock_guard lock(lock_);
+        waiting_.push(std::move(made));
+        any_waits_.store(true, std::memory_order_relaxed);
+    }
+    wake(pieces);
 }
 
-// The worker that gets the next piece; null: none has room.
-Pool::Worker* Pool::least_busy() {
-    Worker* best = nullptr;
-    size_t least = pieces_at_worker_max;
-    for (size_t i = 0; i < workers_.size() && least > 0; ++i) {
-        Worker& w = *workers_[(next_ + i) % workers_.size()];
-        const size_t here = w.here();
-        if (here >= least) continue;
-        best = &w;
-        least = here;
-    }
-    return best;
+// Those that run look for themselves when their piece has ended.
+void Pool::wake(size_t most) {
+    for (size_t i = 0; i < workers_.size() && most > 0; ++i)
+        if (workers_[next_++ % workers_.size()]->wakeup.notify()) --most;
 }
 
-void Pool::hand_out() {
-    while (!waiting_.empty()) {
-        Worker* w = least_busy();
-        if (w == nullptr) return;
-        Piece piece = waiting_.take();
-        w->pieces.push(piece);  // `here` is not below the pieces in the queue, so there is room
-        ++w->handed;
-        ++next_;
-        w->wakeup.notify();
-    }
-}
-
-// `more_waits_` is set before the last look for room: either the loop sees the room, or the worker that takes
-// its last piece sees `more_waits_` and wakes the loop.
-void Pool::fill() {
-    if (waiting_.empty()) return;
-    hand_out();
-    if (!waiting_.empty() && !more_waits_.load(std::memory_order_relaxed)) {
-        more_waits_.store(true, std::memory_order_relaxed);
-        std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with run()'s
-        hand_out();
-    }
-    if (waiting_.empty()) more_waits_.store(false, std::memory_order_relaxed);
+std::optional<Piece> Pool::take() {
+    if (!any_waits_.load(std::memory_order_relaxed)) return std::nullopt;
+    const std::lock_guard lock(lock_);
+    if (waiting_.empty()) return std::nullopt;
+    Piece piece = waiting_.take();
+    any_waits_.store(!waiting_.empty(), std::memory_order_relaxed);
+    return piece;
 }
 
 std::optional<uint64_t> Pool::poll_done() {
@@ -86,7 +68,6 @@ std::optional<uint64_t> Pool::poll_done() {
         --in_flight_;
         return handle;
     }
-    fill();
     for (auto& w : workers_) {
         if (auto handle = w->done.pop()) {
             // The room before the look; pairs with sleep()'s announcement.
@@ -103,7 +84,7 @@ void Pool::sleep(Worker& w) {
     // A short phase of yields: the next segment of the same operation usually follows within microseconds.
     Time now = loop::Loop::now();
     for (int i = 0; i < 64; ++i) {
-        if (!w.pieces.empty() || stopping_.load(std::memory_order_relaxed)) return;
+        if (any_waits_.load(std::memory_order_relaxed) || stopping_.load(std::memory_order_relaxed)) return;
         if (!loop::yield(w.yields, now)) break;
     }
     w.wakeup.announce_sleep();
@@ -120,7 +101,7 @@ void Pool::report(Worker& w) {
 
 // True: no piece waits, and no completion that finds room; poll_done() wakes a worker whose queue was full.
 bool Pool::may_sleep(Worker& w) {
-    if (!w.pieces.empty()) return false;
+    if (any_waits_.load(std::memory_order_relaxed)) return false;
     if (!w.done_outbox.waits()) return true;
     report(w);
     return w.done_outbox.waits();
@@ -129,17 +110,12 @@ bool Pool::may_sleep(Worker& w) {
 void Pool::run(Worker& w) {
     loop::set_slice(loop::bulk_slice);
     while (true) {
-        auto piece = w.pieces.pop();
+        const auto piece = take();
         if (!piece) {
             report(w);
             if (stopping_.load(std::memory_order_seq_cst)) return;
             sleep(w);
             continue;
-        }
-        if (w.pieces.empty()) {
-            std::atomic_thread_fence(
-                std::memory_order_seq_cst);  // `ended` before the look; pairs with fill()'s
-            if (more_waits_.load(std::memory_order_relaxed)) loop_wakeup_->notify();
         }
         if (w.done_outbox.waits()) report(w);
         run_piece(w, *piece);
@@ -155,7 +131,6 @@ void Pool::run_piece(Worker& w, const Piece& piece) {
         w.done_outbox.push(job.job.handle);
         loop_wakeup_->notify();
     }
-    w.ended.store(w.ended.load(std::memory_order_relaxed) + 1, std::memory_order_release);
 }
 
 }  // namespace nexar::workers

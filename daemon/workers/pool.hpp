@@ -1,13 +1,15 @@
-// The worker threads: local reductions, copies, fan-out. A job is cut into pieces of at most about 100 us. A
-// worker has only few pieces at a time; whose piece is next is decided when it is handed out (FairQueue), so
-// nobody's job waits behind all that others have queued. The thread that ends a job's last piece reports it.
+// The worker threads: local reductions, copies, fan-out. A job is cut into pieces of at most about 100 us.
+// Whose piece is next is decided when a worker takes it (FairQueue), so nobody's job waits behind all that
+// others have queued. The thread that ends a job's last piece reports it.
 //
-// Thread: submit(), poll_done() and the destructor belong to the control loop. Loop and workers exchange
-// pieces and completions through single-producer queues; there is no lock.
+// Thread: submit(), poll_done() and the destructor belong to the control loop. The pieces that wait are under
+// a lock that nobody keeps for longer than it takes to queue or to take one; completions go through
+// single-producer queues.
 #pragma once
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -22,8 +24,6 @@ namespace nexar::workers {
 
 // Small jobs run on the loop itself: passing 4 KiB to another thread costs more than adding them.
 constexpr size_t inline_bytes_max = 4096;
-// Pieces of one worker, with the one that it runs: enough that it need not wait for the loop, and no more.
-constexpr size_t pieces_at_worker_max = 2;
 
 class Pool final : public engine::Workers {
   public:
@@ -36,35 +36,32 @@ class Pool final : public engine::Workers {
 
   private:
     struct Worker {
-        SpscQueue<Piece> pieces{pieces_at_worker_max};  // loop to worker
-        size_t handed = 0;                              // the loop's: pieces that it has pushed
-        std::atomic<size_t> ended{0};                   // pieces that the worker has run
-        SpscQueue<uint64_t> done{4096};                 // worker to loop: handles of finished jobs
-        Outbox<uint64_t> done_outbox{done};             // the worker's; empty unless `done` was full
-        loop::Wakeup wakeup;                            // the worker sleeps on it
-        Yields yields;                                  // the worker's: whether it yields before
-        std::atomic<bool> unreported{false};            // completions wait in done_outbox: `done` is full
+        SpscQueue<uint64_t> done{4096};       // worker to loop: handles of finished jobs
+        Outbox<uint64_t> done_outbox{done};   // the worker's; empty unless `done` was full
+        loop::Wakeup wakeup;                  // the worker sleeps on it
+        Yields yields;                        // the worker's: whether it yields before
+        std::atomic<bool> unreported{false};  // completions wait in done_outbox: `done` is full
         std::thread thread;
-
-        size_t here() const { return handed - ended.load(std::memory_order_acquire); }
     };
     void run(Worker& w);
     void run_piece(Worker& w, const Piece& piece);
     void sleep(Worker& w);
     void report(Worker& w);
     bool may_sleep(Worker& w);
-    void fill();
-    void hand_out();
-    Worker* least_busy();
+    void wake(size_t most);
+    std::optional<Piece> take();
 
     std::vector<std::unique_ptr<Worker>> workers_;  // empty: every job runs on the loop
-    FairQueue waiting_;                             // the loop's: what no worker has got yet
-    std::atomic<bool> more_waits_{false};           // waiting_ is not empty: workers ask for more
-    std::deque<uint64_t> done_inline_;              // finished on the loop, and not polled
-    loop::Wakeup* loop_wakeup_;                     // ends the loop's poll; outlives this
-    std::atomic<bool> stopping_{false};             // the destructor runs
-    size_t next_ = 0;                               // worker of the next piece among equals
-    size_t in_flight_ = 0;                          // submitted and not polled
+    // Each worker takes its next piece when it is free: so an urgent one waits for pieces that run, and for
+    // no other ones [K26], and no worker waits for the loop.
+    std::mutex lock_;
+    FairQueue waiting_;                   // under lock_
+    std::atomic<bool> any_waits_{false};  // waiting_ is not empty; written under lock_
+    std::deque<uint64_t> done_inline_;    // finished on the loop, and not polled
+    loop::Wakeup* loop_wakeup_;           // ends the loop's poll; outlives this
+    std::atomic<bool> stopping_{false};   // the destructor runs
+    size_t next_ = 0;                     // where wake() looks next
+    size_t in_flight_ = 0;                // submitted and not polled
 };
 
 }  // namespace nexar::workers

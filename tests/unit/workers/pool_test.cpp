@@ -144,8 +144,7 @@ TEST_CASE("more completions than the queue holds are all reported, once they are
     CHECK(to == from);
 }
 
-TEST_CASE("one job of more pieces than workers get at once is done while the loop sleeps",
-          "[workers][threads]") {
+TEST_CASE("a job of many pieces is done while the loop sleeps", "[workers][threads]") {
     loop::Wakeup wakeup;
     Pool pool(1, wakeup);
     // Onto itself, again and again: no byte is copied, but the pieces are there.
