@@ -31,13 +31,14 @@ Error unknown_operation(const GroupFacts& facts, const wire::OpAnnounce& a) {
             a.first_rank, -1, facts.members[a.first_rank].node.hex()};
 }
 
-// The lower rank first, so that both sides report the same error.
+// The lower rank first, so that both sides report the same error. Which of them is wrong nobody knows here.
 Error mismatch(const GroupFacts& facts, uint32_t rank_a, const OpDescriptor& a, uint32_t rank_b,
                const OpDescriptor& b, uint64_t seq) {
     if (rank_b < rank_a) return mismatch(facts, rank_b, b, rank_a, a, seq);
     return {Errc::mismatch,
-            "collective " + std::to_string(seq) + ": " + facts.describe(rank_a) + " called " + a.text() +
-                ", " + facts.describe(rank_b) + " called " + b.text() + "; all ranks must call the same",
+            "the calls of collective " + std::to_string(seq) + " differ: " + facts.describe(rank_a) +
+                " called " + a.text() + "; " + facts.describe(rank_b) + " called " + b.text() +
+                ". Either may be the wrong one: all ranks must call the same",
             rank_b, rank_a, facts.nodes[facts.layout.node_of(rank_b).value].hex()};
 }
 

@@ -2,6 +2,7 @@
 #include "engine/gathering.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <string_view>
 
 #include "run_fixture.hpp"
 
@@ -49,13 +50,22 @@ TEST_CASE("descriptors that differ are a mismatch that names both ranks, the low
     const auto names = [](const std::optional<Error>& error, int64_t rank, int64_t other) {
         return error && error->code == Errc::mismatch && error->rank == rank && error->other_rank == other;
     };
+    const auto says = [](const std::optional<Error>& error, std::string_view first, std::string_view second) {
+        const size_t at = error ? error->text.find(first) : std::string::npos;
+        return at != std::string::npos && error->text.find(second, at) != std::string::npos &&
+               error->text.ends_with(". Either may be the wrong one: all ranks must call the same");
+    };
     SECTION("on this node") {
         CHECK(!s.gathering.post(1, call_of(reduce_8), start));
-        CHECK(names(s.gathering.post(0, call_of(reduce_9, 2), start), 2, 0));
+        const auto error = s.gathering.post(0, call_of(reduce_9, 2), start);
+        CHECK(names(error, 2, 0));
+        CHECK(says(error, "rank 0", "rank 2"));
     }
     SECTION("announced after the post") {
         CHECK(!s.gathering.post(1, call_of(reduce_8), start));
-        CHECK(names(s.gathering.on_announce(NodeIndex(1), s.announced(1, reduce_9)), 2, 1));
+        const auto error = s.gathering.on_announce(NodeIndex(1), s.announced(1, reduce_9));
+        CHECK(names(error, 2, 1));
+        CHECK(says(error, "rank 1", "rank 2"));
     }
     SECTION("announced before the post") {
         CHECK(!s.gathering.on_announce(NodeIndex(1), s.announced(1, reduce_9)));
