@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""pip builds a wheel from the tree, without a network; installed elsewhere it finds the library, and refuses another version's.
+"""pip builds a wheel from the tree, without a network; installed elsewhere it finds the library.
+(What it says of a wrong one: loading_test.py.)
 
     wheel_test.py SOURCE LIBRARY
 """
@@ -27,7 +28,7 @@ def main():
         return 77
     with tempfile.TemporaryDirectory() as folder:
         tree, place = pathlib.Path(folder, "tree"), pathlib.Path(folder, "installed")
-        for part in ("bindings/python", "include"):  # setuptools leaves its files where it builds
+        for part in ("bindings/python", "include"):  # setuptools also leaves files where it builds
             shutil.copytree(source / part, tree / part, ignore=shutil.ignore_patterns("build", "__pycache__", "*.egg-info"))
         code, out = run(sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "--no-index", "-w", folder,
                         str(tree / "bindings/python"))
@@ -41,15 +42,6 @@ def main():
         code, out = run(sys.executable, "-c", PROBE, env={**clean, "LD_LIBRARY_PATH": str(library.parent)}, cwd=folder)
         version = wheel.name.split("-")[1]
         assert code == 0 and out.startswith(f"{version} True {place}"), out
-        # A library of another ABI, by the name that was asked for.
-        other = pathlib.Path(folder, "other.so")
-        code, out = run("cc", "-shared", "-fPIC", "-x", "c", "-", "-o", str(other),
-                        input="unsigned nexar_version(void) { return 9 << 8; } const char* nexar_version_text(void) { return \"0.9.0\"; }")
-        assert code == 0, out
-        code, out = run(sys.executable, "-c", PROBE, env={**clean, "NEXAR_LIBRARY": str(other)}, cwd=folder)
-        assert code != 0 and "is version 0.9.0; this binding needs 0.2" in out, out
-        code, out = run(sys.executable, "-c", PROBE, env={**clean, "NEXAR_LIBRARY": "/nowhere.so"}, cwd=folder)
-        assert code != 0 and "/nowhere.so cannot be loaded" in out, out
     return 0
 
 

@@ -1,16 +1,15 @@
 """libnexar_c: where it is, its structs, its functions' arguments."""
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import enum
-import glob
 import math
 import operator
 import os
 from ctypes import POINTER, byref, c_char, c_char_p, c_int, c_int32, c_int64, c_uint32, c_uint64, c_void_p
 from typing import Any, TypeVar
 
+from ._loading import load
 from ._rows import ROWS
 
 ABI = (0, 2)  # until 1.0 each 0.N is an ABI of its own
@@ -193,28 +192,9 @@ _signatures: dict[str, list[Any]] = {
 }
 
 
-def _in(prefix: str, file: str) -> list[str]:
-    """lib, lib64, lib/<architecture>: not all below, which may be the whole system."""
-    return [path for part in ("lib", "lib64", "lib/*") for path in sorted(glob.glob(f"{prefix}/{part}/{file}"))]
-
-
 def _load() -> ctypes.CDLL:
-    """$NEXAR_LIBRARY; else the library of the prefix that this file is installed in; else the loader's choice, and last
-    where `cmake --install` puts it by default."""
-    named, file = os.environ.get("NEXAR_LIBRARY"), "libnexar_c.so." + ".".join(map(str, ABI))
-    prefix = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../..")
-    names = [named] if named else [*_in(prefix, file), file, *_in("/usr/local", file)]
-    for name in names:
-        with contextlib.suppress(OSError):
-            loaded = ctypes.CDLL(name)
-            break
-    else:
-        raise ImportError(f"{' and '.join(names)} cannot be loaded: install nexar, or set NEXAR_LIBRARY to its path")
+    loaded = load(ABI, [f"nexar_{function}" for function in _signatures])
     loaded.nexar_version_text.restype = c_char_p
-    major, minor = loaded.nexar_version() >> 16, loaded.nexar_version() >> 8 & 0xFF
-    if (major, minor) != ABI:
-        raise ImportError(f"{name} is version {loaded.nexar_version_text().decode()}; this binding needs "
-                          f"{ABI[0]}.{ABI[1]}")
     for function, arguments in _signatures.items():
         getattr(loaded, "nexar_" + function).argtypes = arguments
         getattr(loaded, "nexar_" + function).restype = c_int32
