@@ -251,8 +251,9 @@ def refusals(me):
     x = np.zeros(3, np.int64)
     step = group.all_reduce_init(x)
     equal(step.test(), True, "an inactive one has ended")
-    fails(me, "INVALID_ARGUMENT", lambda: nexar.wait_any([step, None]))
-    fails(me, "INVALID_ARGUMENT", lambda: nexar.wait_some([step]))
+    equal((nexar.wait_any([step, None]), nexar.wait_some([step]), nexar.test_any([step]), nexar.test_some([step])), (None, [], None, []),
+          "nothing to wait for")
+    equal(repr(step).partition(": ")[2], "inactive>", "its repr")
     late = group.recv_init(np.zeros(1), 1 - me.rank, tag=77, timeout=0.2)
     for _ in range(2):
         late.start()
@@ -281,8 +282,33 @@ def refusals(me):
     fails(me, "TABLE_FULL", group.barrier_init)
     del many
     group.barrier_init()
+    frees(me, group)
     group.free()
     fails(me, "CLOSED", step.start)
+
+
+def frees(me, group):
+    """Persistent.free and `with`: the slots of 16 come back, and a freed one is refused by its name."""
+    x = np.zeros(3, np.int64)
+    for _ in range(20):
+        with group.all_reduce_init(x) as sum_of:
+            x[:] = me.rank
+            sum_of.start()
+            equal(list(sum_of.wait()), [1, 1, 1], "its result")
+        equal(list(sum_of.wait()), [1, 1, 1], "the last result stays")
+        sum_of.free()  # has no effect
+    fails(me, "BAD_HANDLE", sum_of.start)
+    contains(me.fails(lambda: nexar.start_all([None, sum_of])).text, "all_reduce", "was freed: prepare it again")
+    equal((nexar.wait_any([sum_of]), repr(sum_of).partition(": ")[2]), (None, "freed>"), "a freed one")
+    late = group.recv_init(np.zeros(1), 1 - me.rank, tag=78)
+    late.start()
+    fails(me, "BAD_STATE", late.free)
+    try:
+        with late:
+            raise KeyError("mine")
+    except KeyError:
+        fails(me, "CANCELLED", late.wait)
+    late.free()
 
 
 def test_what_is_refused_has_no_effect(cluster):

@@ -49,6 +49,11 @@ def persistent(session: nexar.Session, group: nexar.Group) -> list[int]:
     with session.ops():
         begun = [group.barrier_start(), group.scan_start(x)]
     source, tag, elements = group.sendrecv_replace(x, 1, 0)
+    while (i := nexar.wait_any(begun)) is not None:
+        begun[i].wait()
+    step.free()
+    with group.scan_init(x) as other:
+        other.start()
     return nexar.wait_some([*begun, *both], timeout=1.0) + nexar.test_some([None, step])
 
 

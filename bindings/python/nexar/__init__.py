@@ -32,8 +32,9 @@ from ._group import Group
 from ._library import (ANY_SOURCE, ANY_TAG, FLAG_DETERMINISTIC, FLAG_F32_PARTIALS, NO_TIMEOUT, RANK_AUTO, Priority,
                        shard, version)
 from ._messages import Message
-from ._requests import Completion, Persistent, Request, start_all, test_any, test_some, wait_all, wait_any, wait_some
+from ._requests import Completion, Persistent, Request, start_all
 from ._session import Session
+from ._several import test_any, test_some, wait_all, wait_any, wait_some
 
 __version__ = version()
 __all__ = ["ANY_SOURCE", "ANY_TAG", "CallError", "Completion", "DTYPES", "Error", "FLAG_DETERMINISTIC",

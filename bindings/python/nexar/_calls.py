@@ -4,6 +4,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import operator
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from ctypes import byref
 from typing import Any
@@ -36,7 +37,8 @@ class Calls:
         def start(key: int, number: Any) -> int:
             return int(function(self._handle, *arguments, byref(wanted.options(key)), number))
 
-        return Request(self._connection, start, (self, keep, wanted), result, wanted.user_data, hidden)
+        return Request(self._connection, start, (self, keep, wanted), result, wanted.user_data, hidden, op=function.__name__,
+                       group=weakref.ref(self))
 
     def _prepare(self, function: Any, *arguments: Any, keep: Any, result: Callable[[Any], Any], collective: bool = True,
                  **given: Any) -> Persistent:
@@ -47,7 +49,7 @@ class Calls:
         def prepare(key: int, number: Any) -> int:
             return int(function(self._handle, *arguments, byref(wanted.options(key)), number))
 
-        return Persistent(self, collective, prepare, (self, keep, wanted), result, wanted.user_data)
+        return Persistent(self, collective, prepare, (self, keep, wanted), result, wanted.user_data, op=function.__name__)
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import ctypes
 import operator
+import weakref
 from collections.abc import Sequence
 from ctypes import byref, c_int64, c_uint32
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -131,7 +132,8 @@ class Children(Calls):
             return int(function(self._handle, *arguments, byref(wanted), number))
 
         return Request(connection, start, (self, wanted),
-                       lambda end: connection.opened(end.group) if end.group else None, user_data, hidden, opens=True)
+                       lambda end: connection.opened(end.group) if end.group else None, user_data, hidden, opens=True,
+                       op=function.__name__, group=weakref.ref(self))
 
 
 def _milliseconds(others: str, times: dict[str, float | None]) -> dict[str, int]:

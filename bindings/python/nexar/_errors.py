@@ -7,17 +7,19 @@ from typing import Any
 
 from . import _library
 from ._library import lib
+from ._words import in_python
 
 _NO_SEQUENCE = 0xFFFFFFFFFFFFFFFF
 
 
 class Error(Exception):
-    """A nexar call failed. Its text is the library's one line; the fields, as in nexar_error:
+    """A nexar call failed. Its text is the library's one line, with Python's names; the fields, as in nexar_error:
 
     code, name      which nexar_status: -601, "PEER_LOST"
     text            a sentence: what was wrong and what is allowed
     op              the operation that failed, "all_reduce"; "" if none
-    rank            at fault, or None; other_rank: the other one of a lost link, a clash, or differing options, or None
+    rank            at fault, or None; other_rank: the other one of a lost link, a clash, or differing options, or None. Of a
+                    MISMATCH the two that differ: either may be the wrong one
     node, host, pid of the process at fault, each None where it is not known
     group, epoch    the group's name and epoch, or None where it is not about a group
     sequence        the collective's number in its group, from 0, or None
@@ -114,7 +116,7 @@ def error_of(status: int) -> Error:
         return kind(status)
     line = ctypes.create_string_buffer(2048)
     lib.nexar_error_line(byref(last), line, len(line), None)
-    return kind(status, _text(line.value), **_fields(last))
+    return kind(status, in_python(_text(line.value)), **_fields(last))
 
 
 def check(status: int) -> None:
@@ -128,7 +130,7 @@ def _text(value: bytes) -> str:
 
 def _fields(last: Any) -> dict[str, Any]:
     about_group = last.epoch != 0 or last.group != b""
-    return {"text": _text(last.text), "op": _text(last.op), "node": _text(last.node) or None,
+    return {"text": in_python(_text(last.text)), "op": _text(last.op), "node": _text(last.node) or None,
             "host": _text(last.host) or None, "pid": last.pid or None, "errno": last.system_errno or None,
             "rank": None if last.rank < 0 else last.rank,
             "other_rank": None if last.other_rank < 0 else last.other_rank,

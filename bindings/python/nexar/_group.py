@@ -12,6 +12,7 @@ from . import _arrays, _library, _quick
 from ._arrays import Memory, Values
 from ._children import Children
 from ._collectives import Collectives
+from ._dropped import name_of
 from ._errors import check, error_of
 from ._library import ANY_SOURCE, ANY_TAG, CLOSED, lib
 from ._messages import Messages
@@ -45,6 +46,11 @@ class Group(Collectives, Messages, Children, Objects):
         connection.groups[handle] = self
         self.rank, self.size, self.epoch = (self._number(function) for function in (
             lib.nexar_group_rank, lib.nexar_group_size, lib.nexar_group_epoch))
+
+    def __repr__(self) -> str:
+        name = name_of(self) if self._free.alive else None
+        which = "freed" if name is None else repr(name)
+        return f"<nexar.Group {which}: rank {self.rank} of {self.size}, epoch {self.epoch}>"
 
     def _number(self, function: Any) -> int:
         number = c_uint32()

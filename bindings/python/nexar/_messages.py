@@ -3,16 +3,19 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from ctypes import byref, c_uint64
 from typing import Any
+
+import numpy as np
 
 from . import _arrays, _library
 from ._arrays import Memory, Values
 from ._calls import Calls
 from ._errors import error_of
 from ._library import ANY_SOURCE, ANY_TAG, lib
-from ._requests import Request, _Clock, wait_all
+from ._requests import Request, _Clock
+from ._several import wait_all
 
 _TIMED_OUT = -301
 
@@ -27,14 +30,15 @@ class Message:
         self._free = weakref.finalize(self, lib.nexar_message_free, group._handle, number)
         self._free.atexit = False  # the process ends: its group with it
 
-    def recv(self, values: Memory, *, timeout: float | None = None) -> tuple[int, int, int]:
+    def recv(self, values: Memory, *, timeout: float | None = None, priority: int | None = None) -> tuple[int, int, int]:
         """The message into values, which may be longer. Returns (source, tag, elements). The message is not set apart any
         more, also when this fails. Raises ValueError for memory that cannot be used, and nexar.Error."""
-        return self._recv(values, hidden=True, timeout=timeout)._finish()  # type: ignore[no-any-return]
+        return self._recv(values, hidden=True, timeout=timeout, priority=priority)._finish()  # type: ignore[no-any-return]
 
-    def recv_start(self, values: Memory, *, timeout: float | None = None, user_data: int = 0) -> Request:
+    def recv_start(self, values: Memory, *, timeout: float | None = None, user_data: int = 0,
+                   priority: int | None = None) -> Request:
         """Begins recv."""
-        return self._recv(values, timeout=timeout, user_data=user_data)
+        return self._recv(values, timeout=timeout, user_data=user_data, priority=priority)
 
     def _recv(self, values: Memory, **given: Any) -> Request:
         address, elements, dtype = _arrays.array(values, True)
@@ -44,6 +48,10 @@ class Message:
             result=lambda end: (end.source, end.tag, end.bytes // size), **given)
         self._free.detach()
         return request
+
+    def __repr__(self) -> str:
+        gone = "" if self._free.alive else ", put back or received"
+        return f"<nexar.Message from rank {self.source}, tag {self.tag}: {self.bytes} bytes{gone}>"
 
     def free(self) -> None:
         """Puts it back. Nothing happens if it was received or freed before, or its group has ended."""
@@ -70,28 +78,32 @@ def _must_be_apart(values: Values, out: Memory) -> None:
 
 class Messages(Calls):
     """Of a group; see nexar.Group."""
+    _send: Callable[..., Request]
+    _recv: Callable[..., Request]
 
-    def probe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, timeout: float | None = None) -> tuple[int, int, int]:
+    def probe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, timeout: float | None = None,
+              priority: int | None = None) -> tuple[int, int, int]:
         """Waits for a message that recv would take, and leaves it. Returns (source, tag, bytes). timeout=0: only one that
         is here already, else nexar.TimedOut. Where other threads receive, use mprobe. Raises nexar.Error."""
-        return self._probe(source, tag, hidden=True, timeout=timeout)._finish()  # type: ignore[no-any-return]
+        return self._probe(source, tag, hidden=True, timeout=timeout, priority=priority)._finish()  # type: ignore[no-any-return]
 
     def probe_start(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, timeout: float | None = None,
-                    user_data: int = 0) -> Request:
+                    user_data: int = 0, priority: int | None = None) -> Request:
         """Begins probe."""
-        return self._probe(source, tag, timeout=timeout, user_data=user_data)
+        return self._probe(source, tag, timeout=timeout, user_data=user_data, priority=priority)
 
     def _probe(self, source: int, tag: int, **given: Any) -> Request:
         return self._start(lib.nexar_probe_start, source, tag, keep=None, result=lambda end: (end.source, end.tag, end.bytes),
                            **given)
 
-    def mprobe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, timeout: float | None = None) -> Message:
+    def mprobe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, timeout: float | None = None,
+               priority: int | None = None) -> Message:
         """As probe, and sets the message apart for the Message that it returns: nobody else gets it. Raises
         nexar.Error."""
         clock = _Clock(timeout)
         while (found := self._mprobe(source, tag)) is None:
             left = clock.left()
-            self.probe(source, tag, timeout=timeout if left is None else left)  # Ctrl-C works in it
+            self.probe(source, tag, timeout=timeout if left is None else left, priority=priority)  # Ctrl-C works in it
         return found
 
     def _mprobe(self, source: int, tag: int) -> Message | None:
@@ -107,62 +119,63 @@ class Messages(Calls):
         return Message(self, number.value, end)
 
     def sendrecv(self, values: Values, to: int, out: Memory, source: int = ANY_SOURCE, send_tag: int = 0, tag: int = ANY_TAG,
-                 *, timeout: float | None = None) -> tuple[int, int, int]:
+                 *, timeout: float | None = None, priority: int | None = None) -> tuple[int, int, int]:
         """Sends values and receives into out at the same time, so that ranks that exchange data do not wait for each
         other. Returns (source, tag, elements) of what was received, when both have ended. Raises ValueError for memory
         that cannot be used or where the two overlap, and nexar.Error: the send's, if that failed."""
-        group: Any = self
         _must_be_apart(values, out)  # refused before anything is sent
-        return self._exchange(group._send(values, to, send_tag, hidden=True, timeout=timeout), out, source, tag, timeout)
+        given = {"timeout": timeout, "priority": priority}
+        return self._exchange(self._send(values, to, send_tag, hidden=True, **given), out, source, tag, given)
 
     def sendrecv_replace(self, values: Memory, to: int, source: int = ANY_SOURCE, send_tag: int = 0, tag: int = ANY_TAG,
-                         *, timeout: float | None = None) -> tuple[int, int, int]:
+                         *, timeout: float | None = None, priority: int | None = None) -> tuple[int, int, int]:
         """As sendrecv with one array: a copy of it is sent, and the message received is written into it. Returns (source,
         tag, elements). After an error its content is not specified. Raises ValueError for memory that cannot be used, and
         nexar.Error."""
         address, elements, dtype = _arrays.array(values, True)
         size = elements * int(lib.nexar_dtype_size(dtype))
-        copy = ctypes.create_string_buffer(max(size, 1))
-        ctypes.memmove(copy, address, size)
-        sending = self._start(lib.nexar_send_start, ctypes.addressof(copy), elements, dtype, to, send_tag, keep=copy,
-                              result=lambda _: None, hidden=True, timeout=timeout)
-        return self._exchange(sending, values, source, tag, timeout)
+        copy = np.empty(size, np.uint8)
+        ctypes.memmove(copy.ctypes.data, address, size)
+        given = {"timeout": timeout, "priority": priority}
+        sending = self._start(lib.nexar_send_start, copy.ctypes.data, elements, dtype, to, send_tag, keep=copy,
+                              result=lambda _: None, hidden=True, **given)
+        return self._exchange(sending, values, source, tag, given)
 
-    def _exchange(self, sending: Request, out: Memory, source: int, tag: int, timeout: float | None) -> tuple[int, int, int]:
-        group: Any = self
+    def _exchange(self, sending: Request, out: Memory, source: int, tag: int, given: dict[str, Any]) -> tuple[int, int, int]:
         both = [sending]
         try:
-            both.append(group._recv(out, source, tag, hidden=True, timeout=timeout))
+            both.append(self._recv(out, source, tag, hidden=True, **given))
             return wait_all(both)[1]  # type: ignore[no-any-return]
         except BaseException:
             for request in both:
                 request.cancel()
             raise
 
-    def sendv(self, pieces: Sequence[Values], to: int, tag: int = 0, *, timeout: float | None = None) -> None:
+    def sendv(self, pieces: Sequence[Values], to: int, tag: int = 0, *, timeout: float | None = None,
+              priority: int | None = None) -> None:
         """One message of all elements of the arrays, which have one dtype, without joining them. Raises ValueError for
         memory that cannot be used, and nexar.Error."""
-        self._sendv(pieces, to, tag, hidden=True, timeout=timeout)._finish()
+        self._sendv(pieces, to, tag, hidden=True, timeout=timeout, priority=priority)._finish()
 
     def sendv_start(self, pieces: Sequence[Values], to: int, tag: int = 0, *, timeout: float | None = None,
-                    user_data: int = 0) -> Request:
+                    user_data: int = 0, priority: int | None = None) -> Request:
         """Begins sendv."""
-        return self._sendv(pieces, to, tag, timeout=timeout, user_data=user_data)
+        return self._sendv(pieces, to, tag, timeout=timeout, user_data=user_data, priority=priority)
 
     def _sendv(self, pieces: Sequence[Values], to: int, tag: int, **given: Any) -> Request:
         arrays, dtype, kept = pieces_of(pieces, False)
         return self._start(lib.nexar_sendv_start, arrays, len(arrays), dtype, to, tag, keep=kept, result=lambda _: None, **given)
 
     def recvv(self, pieces: Sequence[Memory], source: int = ANY_SOURCE, tag: int = ANY_TAG, *,
-              timeout: float | None = None) -> tuple[int, int, int]:
+              timeout: float | None = None, priority: int | None = None) -> tuple[int, int, int]:
         """The oldest message that matches, into the arrays one after the other; it may be shorter. Returns (source, tag,
         elements). Raises ValueError for memory that cannot be used, and nexar.Error."""
-        return self._recvv(pieces, source, tag, hidden=True, timeout=timeout)._finish()  # type: ignore[no-any-return]
+        return self._recvv(pieces, source, tag, hidden=True, timeout=timeout, priority=priority)._finish()  # type: ignore[no-any-return]
 
     def recvv_start(self, pieces: Sequence[Memory], source: int = ANY_SOURCE, tag: int = ANY_TAG, *,
-                    timeout: float | None = None, user_data: int = 0) -> Request:
+                    timeout: float | None = None, user_data: int = 0, priority: int | None = None) -> Request:
         """Begins recvv."""
-        return self._recvv(pieces, source, tag, timeout=timeout, user_data=user_data)
+        return self._recvv(pieces, source, tag, timeout=timeout, user_data=user_data, priority=priority)
 
     def _recvv(self, pieces: Sequence[Memory], source: int, tag: int, **given: Any) -> Request:
         arrays, dtype, kept = pieces_of(pieces, True)

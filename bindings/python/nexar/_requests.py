@@ -1,4 +1,4 @@
-"""Started operations: one at a time, and several at once."""
+"""Started operations, one at a time. (Several at once: _several.py.)"""
 from __future__ import annotations
 
 import asyncio
@@ -11,12 +11,13 @@ import time
 import weakref
 from collections.abc import Callable, Generator, Sequence
 from ctypes import byref, c_uint64
-from typing import Any, Optional
+from typing import Any
 
 from . import _library
-from ._errors import Error, check, error_of
+from ._dropped import Fate
+from ._errors import CallError, Error, check, error_of
 from ._futures import Future
-from ._library import BAD_HANDLE, BAD_STATE, INTERRUPTED, NO_TIMEOUT, PENDING, TABLE_FULL, lib, milliseconds
+from ._library import BAD_HANDLE, INTERRUPTED, NO_TIMEOUT, PENDING, TABLE_FULL, lib, milliseconds
 
 # Longest single wait. A signal that arrives just before the library sleeps is seen after so long at the latest.
 WAIT_MS = 500
@@ -24,7 +25,6 @@ WAIT_MS = 500
 CANCEL_SECONDS = 5
 # How often an event loop looks whether the daemon runs.
 LOOK_SECONDS = 1
-_INVALID_ARGUMENT, _IN_OPS = -101, 0
 _NO_SEQUENCE, _NOBODY = 0xFFFFFFFFFFFFFFFF, 0xFFFFFFFF
 
 
@@ -52,59 +52,20 @@ class Completion:
     source: int | None
 
 
-class Dropped:
-    """Requests whose Request nobody holds any more: cancelled, and freed when they have ended. Until then their arrays
-    stay alive. One per session."""
-
-    def __init__(self) -> None:
-        # number: (what to keep alive, whether it opens a group); _IN_OPS: a thread is in an op group. Not empty: the quick way,
-        # which knows neither, is not taken.
-        self.requests: dict[int, Any] = {}
-
-    def take(self, number: int, keep: Any, opens: bool) -> None:
-        """Called when a Request is gone, in any thread, also in the middle of garbage collection."""
-        if lib.nexar_request_free(number) == BAD_STATE:
-            lib.nexar_request_cancel(number)
-            self.requests[number] = keep, opens
-
-    def sweep(self) -> None:
-        for number in list(self.requests):
-            if number != _IN_OPS and lib.nexar_request_free(number) != BAD_STATE:
-                self.requests.pop(number, None)
-
-    def in_ops(self, threads: int) -> None:
-        if threads:
-            self.requests[_IN_OPS] = None, False
-        else:
-            self.requests.pop(_IN_OPS, None)
-
-    def wait(self) -> bool:
-        """Makes room: waits for the end of those that are there. Whether there were any."""
-        numbers = [number for number in self.requests if number != _IN_OPS]
-        for number in numbers:
-            lib.nexar_request_wait(number, CANCEL_SECONDS * 1000, None)
-        self.sweep()
-        return bool(numbers)
-
-    def saw(self, end: Any) -> None:
-        """A poll has seen the end of a request that is not there any more."""
-        _, opens = self.requests.get(end.request, (None, False))
-        if opens and end.status == 0:
-            lib.nexar_group_free(end.group)  # else the library would have, with the request
-
-
 class Request:
     """A started operation.
 
     Its arrays stay alive until it has ended. Keep it until then: a Request that nobody holds any more is cancelled (a
-    collective on all ranks), and its slot is freed. `await request` gives what wait() does, in an asyncio program.
+    collective on all ranks), and its slot is freed. That is a RuntimeWarning, and so is an error that nobody has seen: by
+    wait(), its completion, a poll or a future. (None for CLOSED: this rank has freed the group, or for one that was cancelled.)
+    `await request` gives what wait() does, in an asyncio program.
     """
 
     def __init__(self, connection: Any, start: Callable[[int, Any], int], keep: Any, result: Callable[[Any], Any],
-                 user_data: int = 0, hidden: bool = False, opens: bool = False) -> None:
+                 user_data: int = 0, hidden: bool = False, opens: bool = False, op: str = "", group: Any = None) -> None:
         """start(user_data, number): the call of the library, which is given a number of ours for user_data, so that a
-        poll on another thread knows the Request before the call has returned."""
-        self._connection, self._kept = connection, [keep]
+        poll on another thread knows the Request before the call has returned. op, group: see Fate."""
+        self._connection, self._fate = connection, Fate(op, group, [keep], opens, hidden)
         self._result: Callable[[Any], Any] | None = result
         self._user_data, self._hidden = user_data, hidden
         self._answer: tuple[Any, Error | None] | None = None
@@ -115,20 +76,33 @@ class Request:
         connection.requests[self._key] = self
         connection.dropped.sweep()
         status = start(self._key, byref(number))
-        if status == TABLE_FULL and connection.dropped.wait():
+        if status == TABLE_FULL and connection.dropped.wait(CANCEL_SECONDS * 1000):
             status = start(self._key, byref(number))
         check(status)
         with self._lock:
             self._number = number.value
-            self._finalizer = weakref.finalize(self, connection.dropped.take, self._number, self._kept, opens)
+            if not self._fate.ended:
+                self._fate.number = self._number
+            self._finalizer = weakref.finalize(self, connection.dropped.take, self._fate)
             self._finalizer.atexit = False  # the process ends: the library closes the session
-            if self._answer is not None:
+            if self._fate.ended and self._fate.error is None:
                 self._finalizer.detach()
+
+    def __repr__(self) -> str:
+        return f"<nexar.{type(self).__name__} {self._fate.name()}: {self._state()}>"
+
+    def _state(self) -> str:
+        if self._answer is None:
+            return "pending"
+        return "ended" if self._answer[1] is None else f"ended with {self._answer[1].name}"
 
     @property
     def completion(self) -> Completion | None:
         """Its Completion; None: pending."""  # made anew: kept, it and the Request would keep each other alive
-        return None if self._last is None else self._connection.completion(self._last, self)
+        if self._last is None:
+            return None
+        self._report()
+        return self._connection.completion(self._last, self)
 
     def test(self) -> bool:
         """Whether it has ended. Never blocks, never raises what the operation failed with: wait() does."""
@@ -147,12 +121,19 @@ class Request:
         assert self._answer is not None
         value, error = self._answer
         if error is not None:
+            self._report()
             raise error
         return value
+
+    def _report(self) -> None:
+        """The program sees how it ended. The error goes: raised it would keep its callers alive, and one of them this."""
+        with self._lock:
+            self._fate.reported, self._fate.error = True, None
 
     def cancel(self) -> None:
         """Requests the end; wait() then returns or raises how it ended. A collective ends on all ranks."""
         if self._answer is None:
+            self._fate.reported = True
             status = lib.nexar_request_cancel(self._number)
             if status != 0 and self._answer is None:
                 raise error_of(status)
@@ -175,6 +156,7 @@ class Request:
             if future.done():
                 return
             value, error = self._answer or (None, None)
+            self._report()
             if error is not None:
                 future.set_exception(error)
             else:
@@ -225,6 +207,7 @@ class Request:
             value = self._result(end) if error is None and self._result is not None else None
             self._last = end  # type: ignore[assignment]
             self._answer = value, error
+            self._fate.ended, self._fate.error = True, None if self._fate.reported else error
             self._let_go(end.request)
             callbacks, self._callbacks = self._callbacks, []
         for function in callbacks:
@@ -233,16 +216,13 @@ class Request:
 
     def _let_go(self, number: int) -> None:
         """It has ended; with the lock."""
-        if self._finalizer is not None:
+        if self._finalizer is not None and self._fate.error is None:
             self._finalizer.detach()
         lib.nexar_request_free(number)
+        self._fate.number = 0
         self._connection.requests.pop(self._key, None)
-        self._kept.clear()
+        self._fate.kept.clear()
         self._result = None
-
-    def _found_ended(self) -> bool:
-        """For wait_any and the like, whether the library need not be asked."""
-        return self._ended()
 
     def _finish(self) -> Any:
         """The blocking form: when Ctrl-C is pressed the operation itself ends."""
@@ -260,13 +240,15 @@ class Persistent(Request):
 
     start() begins it; then it is as a Request that was started: wait(), test(), cancel(), completion, callbacks, await. When
     one of them has found its end it may be started again. Before the first start wait() returns None; between two starts it
-    returns or raises what the last one did. Its arrays stay alive, and its slot is taken, until nobody holds it any more.
+    returns or raises what the last one did. Its arrays stay alive, and its slot is taken, until free(), the end of a `with`, or
+    until nobody holds it any more.
     """
 
-    def __init__(self, group: Any, collective: bool, *arguments: Any, **given: Any) -> None:
-        super().__init__(group._connection, *arguments, **given)
+    def __init__(self, group: Any, collective: bool, prepare: Callable[[int, Any], int], keep: Any, result: Callable[[Any], Any],
+                 user_data: int, op: str) -> None:
+        super().__init__(group._connection, prepare, keep, result, user_data, op=op, group=weakref.ref(group))
         self._group, self._collective = group, collective
-        self._answer = None, None
+        self._answer, self._fate.ended = (None, None), True
 
     def start(self) -> None:
         """Begins it. Raises nexar.Error: BAD_STATE while it is pending, or when no call has found the end of its last start;
@@ -278,17 +260,45 @@ class Persistent(Request):
         with self._lock:
             before = self._answer, self._last
             self._answer = self._last = None
+            self._fate.ended = self._fate.reported = False
 
         def undo() -> None:
             with self._lock:
                 self._answer, self._last = before
+                self._fate.ended = True
         return undo
 
-    def _let_go(self, number: int) -> None:
-        pass  # not before the end of this object
+    def free(self) -> None:
+        """Frees its slot, and lets go of its arrays; wait() still has what the last start gave. It cannot be started any more.
+        Nothing happens if it was freed before. Raises nexar.CallError while it is pending: cancel() and wait() first."""
+        with self._lock:
+            if self._fate.number == 0:
+                return
+            check(lib.nexar_request_free(self._fate.number))
+            self._fate.number = self._number = 0
+            self._fate.kept.clear()
+            self._connection.requests.pop(self._key, None)
+            if self._fate.error is None:
+                self._finalizer.detach()
 
-    def _found_ended(self) -> bool:
-        return False  # inactive: the library passes over it, too
+    def __enter__(self) -> Persistent:
+        return self
+
+    def __exit__(self, kind: Any, exception: BaseException | None, trace: Any) -> None:
+        """Frees it. While it is pending that is a nexar.CallError; for an exception it is cancelled instead."""
+        if exception is None:
+            return self.free()
+        with contextlib.suppress(Error):
+            self.cancel()
+            self.free()
+
+    def _state(self) -> str:
+        if self._fate.number == 0:
+            return "freed"
+        return super()._state() if self._answer is None else f"inactive, {super()._state()}" if self._last else "inactive"
+
+    def _let_go(self, number: int) -> None:
+        pass  # not before free(), or the end of this object
 
 
 class Reader:
@@ -349,74 +359,16 @@ class _Clock:
         return self._end is not None and time.monotonic() >= self._end
 
 
-# ---- Several at once ----
-
-Requests = Sequence[Optional[Request]]
-
-
-def wait_any(requests: Requests, timeout: float | None = None) -> int:
-    """The index of a request that has ended; those that are None are passed over. Its wait() has the result or the
-    error. After `timeout` seconds none has: TimeoutError."""
-    clock, index = _Clock(timeout), c_uint64()
-    while (found := _answered(requests)) is None:
-        numbers, left = _numbers(requests), clock.slice_ms()
-        status = lib.nexar_request_wait_any(numbers, len(numbers), left, byref(index), None)
-        if status == 0:
-            return _tested(requests, index.value)
-        if _lost_race(status, requests):
-            continue
-        if clock.over():
-            raise TimeoutError("all still pending")
-    return found
-
-
-def test_any(requests: Requests) -> int | None:
-    """The same without waiting; None: none has ended."""
-    index = c_uint64()
-    while (found := _answered(requests)) is None:
-        numbers = _numbers(requests)
-        status = lib.nexar_request_test_any(numbers, len(numbers), byref(index), None)
-        if status == 0:
-            return _tested(requests, index.value)
-        if not _lost_race(status, requests):
-            return None
-    return found
-
-
-def wait_some(requests: Requests, timeout: float | None = None) -> list[int]:
-    """The indices of all requests that have ended, at least one, ascending; those that are None, and Persistent ones that are
-    not started, are passed over. Their wait() has the result or the error. After `timeout` seconds none has: TimeoutError.
-    Raises nexar.CallError when all are passed over."""
-    clock = _Clock(timeout)
-    while not (found := _some(requests, clock)):
-        if clock.over():
-            raise TimeoutError("all still pending")
-    return found
-
-
-def test_some(requests: Requests) -> list[int]:
-    """The same without waiting; empty: none has ended."""
-    return _some(requests, _Clock(0))
-
-
-def _some(requests: Requests, clock: _Clock) -> list[int]:
-    found = [i for i, request in enumerate(requests) if request is not None and request._found_ended()]
-    numbers, indices, count = _numbers(requests), (c_uint64 * max(1, len(requests)))(), c_uint64()
-    if found and not any(numbers):
-        return found
-    left = 0 if found else clock.slice_ms()
-    status = lib.nexar_request_wait_some(numbers, len(numbers), left, indices, byref(count), None, 0)
-    if status == 0:
-        found += [_tested(requests, index) for index in indices[:count.value]]
-    elif not (found and status == _INVALID_ARGUMENT):  # the others are inactive
-        _lost_race(status, requests)
-    return sorted(found)
-
-
 def start_all(requests: Sequence[Persistent | None]) -> None:
     """Starts all of them, of one session, in order, as one submission: all, or none, and the error names the first that cannot
     be. None is passed over. Raises nexar.Error, as Persistent.start()."""
     mine = [request for request in requests if request is not None]
+    for request in mine:
+        if not isinstance(request, Persistent):
+            raise TypeError(f"{request!r} cannot be started: only what x_init has made")
+        if request._number == 0:
+            text = f"{request._fate.name()} was freed: prepare it again"
+            raise CallError(BAD_HANDLE, f"BAD_HANDLE: {text}", text=text)
     with contextlib.ExitStack() as turns:
         groups = {id(request._group): request._group for request in mine if request._collective}
         for group in groups.values():
@@ -429,47 +381,6 @@ def start_all(requests: Sequence[Persistent | None]) -> None:
             for each in undo:
                 each()
             raise error
-
-
-def wait_all(requests: Requests, timeout: float | None = None) -> list[Any]:
-    """The results, in order; None for those that are None. When all have ended, and some have failed: the first one's
-    error is raised. After `timeout` seconds not all have ended: TimeoutError."""
-    clock, results = _Clock(timeout), []
-    first: Error | None = None
-    for request in requests:
-        try:
-            results.append(None if request is None else request.wait(clock.left()))
-        except Error as error:
-            first = first or error
-    if first is not None:
-        raise first
-    return results
-
-
-def _tested(requests: Requests, index: int) -> int:
-    request = requests[index]
-    assert request is not None  # the library skips those that are 0
-    request.test()
-    return index
-
-
-def _numbers(requests: Requests) -> Any:
-    return (c_uint64 * len(requests))(*(0 if request is None or request._ended() else request._number
-                                        for request in requests))
-
-
-def _answered(requests: Requests) -> int | None:
-    return next((i for i, request in enumerate(requests) if request is not None and request._found_ended()), None)
-
-
-def _lost_race(status: int, requests: Requests) -> bool:
-    """Whether another thread saw the end of one of them meanwhile. What is no state of a wait is raised."""
-    if status in (PENDING, INTERRUPTED):
-        return False
-    error = error_of(status)
-    if status == BAD_HANDLE and _answered(requests) is not None:
-        return True
-    raise error
 
 
 def poll(connection: Any, capacity: int) -> list[Completion]:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from . import _arrays, _library, _requests
+from ._dropped import Dropped
 from ._errors import CallError, check
 from ._group import Group
 from ._library import BAD_STATE, NOT_FOUND, assign, lib, milliseconds, options
@@ -37,7 +38,7 @@ class _Connection:
         self.readers: dict[asyncio.AbstractEventLoop, _requests.Reader] = {}  # of loops that await requests
         self.ops = threading.local()  # its depth: how many op groups of this thread are open
         self._lock, self._threads_in_ops = threading.Lock(), 0
-        self.dropped, self.keys = _requests.Dropped(), itertools.count(1)  # requests are found by their key
+        self.dropped, self.keys = Dropped(), itertools.count(1)  # requests are found by their key
         weakref.finalize(self, lib.nexar_session_close, self.handle).atexit = False  # the library does so
         _connections.add(self)
         _watch_exceptions()
@@ -100,6 +101,11 @@ class Session:
             _library.SessionOptions, lib.nexar_session_options_init, socket_path=socket_path, slots=slots,
             scratch_limit=scratch_limit, spin_us=spin_us, connect_timeout_ms=milliseconds(connect_timeout),
             daemon_unresponsive_ms=milliseconds(daemon_unresponsive)))
+
+    def __repr__(self) -> str:
+        if self._connection is None:
+            return "<nexar.Session: closed>"
+        return f"<nexar.Session at node {self.node[:8]}: {len(self._connection.groups)} groups, {len(self._connection.requests)} requests>"
 
     def close(self) -> None:
         """Frees the groups. The connection itself ends when the last array from alloc is gone."""
@@ -176,8 +182,9 @@ class Session:
     # ---- Memory ----
 
     def alloc(self, shape: Any, dtype: Any = "float32", lazy: bool = False, huge_pages: bool = False) -> np.ndarray[Any, Any]:
-        """A zeroed array that operations use in place, without copies. lazy: its pages come when they are first touched;
-        huge_pages: in huge pages where the system gives them."""
+        """A zeroed array that operations use in place, without copies. dtype: float32 unless you name another, as gradients and
+        tensors are (numpy's own default is float64). lazy: its pages come when they are first touched; huge_pages: in huge
+        pages where the system gives them."""
         connection, dtype, memory = self._open(), np.dtype(dtype), c_void_p()
         if dtype.hasobject:
             raise ValueError(f"dtype {dtype} holds Python objects, which only this process can reach")
@@ -238,7 +245,8 @@ def _opening(connection: _Connection, name: Any, size: Any, rank: Any, user_data
         options.user_data = key
         return int(lib.nexar_group_open_start(connection.handle, byref(options), number))
 
-    return Request(connection, start, strings, lambda end: connection.opened(end.group), user_data, _hidden, opens=True)
+    return Request(connection, start, strings, lambda end: connection.opened(end.group), user_data, _hidden, opens=True,
+                   op="nexar_group_open_start", group=options.name)
 
 
 def _group_options(name: Any, size: Any, rank: Any, job_secret: Any = None, timeout: float | None = None,

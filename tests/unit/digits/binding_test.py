@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""bindings/python over fake_nexar.c: arguments, results, errors, time-outs, Ctrl-C, lifetimes.
+"""bindings/python over fake_nexar.c: arguments, results, errors, time-outs, Ctrl-C, lifetimes. (Requests: requests_test.py.)
 
     binding_test.py FAKE_LIBRARY BINDINGS_FOLDER
 """
@@ -13,54 +13,14 @@ import threading
 import time
 import unittest
 
-try:
-    import numpy as np
-except ImportError:
-    print("numpy is not installed: skipped")
-    sys.exit(77)
-
-os.environ["NEXAR_LIBRARY"], folder = os.path.abspath(sys.argv[1]), sys.argv[2]
-sys.path.insert(0, folder)
-import nexar
-from nexar import _arrays, _library, _quick
-
-fake = ctypes.CDLL(os.environ["NEXAR_LIBRARY"])
-SUCCEEDS, START_FAILS, LOSES_RANK, NEVER_ENDS = range(4)
+from over_fake import *
+from nexar import _arrays, _library, _quick, _words
 
 
-def number(name):
-    return ctypes.c_int.in_dll(fake, name).value
-
-
-def seen(struct, name):
-    return type(struct.__name__, (ctypes.Structure,), {"_fields_": struct._fields_}).in_dll(fake, name)
-
-
-def op_options():
-    return seen(_library.OpOptions, "fake_op_options")
-
-
-def next_op(what):
-    ctypes.c_int.in_dll(fake, "fake_next").value = what
-
-
-class Binding(unittest.TestCase):
+class Binding(OverFake):
     def test_the_quick_way_is_there_where_it_was_built(self):
         built = any(name.startswith("_native.") and name.endswith(".so") for name in os.listdir(os.path.dirname(nexar.__file__)))
         self.assertEqual(_quick._native is not None, built)
-
-    def setUp(self):
-        os.environ.update(NEXAR_RANK="1", NEXAR_WORLD_SIZE="3")
-        self.session = nexar.Session()
-        self.group = self.session.group()
-
-    def tearDown(self):
-        self.session.close()
-        del self.session, self.group
-        gc.collect()
-        counts = {name: number(name) for name in ("fake_open_requests", "fake_open_groups", "fake_open_sessions",
-                                                  "fake_memories")}
-        self.assertEqual(set(counts.values()), {0}, counts)
 
     def test_the_group_knows_rank_size_and_nodes(self):
         self.assertEqual((self.group.rank, self.group.size), (1, 3))
@@ -258,6 +218,26 @@ class Binding(unittest.TestCase):
         for pieces in ([], [np.zeros(1), np.zeros(1, np.int32)]):
             self.assertRaises(ValueError, self.group.sendv, pieces, 2)
 
+    def test_every_form_of_a_message_takes_a_time_out_and_a_priority(self):
+        room, piece, whole = np.zeros(4, np.int32), np.array([1, 42], np.int32), np.array([1, 42], np.int32)
+        given = {"timeout": 2.5, "priority": nexar.Priority.CRITICAL}
+        for call in (lambda **o: self.group.send(piece, 2, 1 << 40, **o), lambda **o: self.group.recv(room, **o),
+                     lambda **o: self.group.sendv([piece], 2, 1 << 40, **o), lambda **o: self.group.recvv([room], **o),
+                     lambda **o: self.group.probe(**o), lambda **o: self.group.mprobe().recv(room, **o),
+                     lambda **o: self.group.sendrecv(piece, 2, room, send_tag=1 << 40, **o),
+                     lambda **o: self.group.sendrecv_replace(whole, 2, send_tag=1 << 40, **o),
+                     lambda **o: self.group.sendv_start([piece], 2, 1 << 40, user_data=7, **o).wait(),
+                     lambda **o: self.group.recvv_start([room], user_data=7, **o).wait(),
+                     lambda **o: self.group.probe_start(user_data=7, **o).wait(),
+                     lambda **o: self.group.mprobe().recv_start(room, user_data=7, **o).wait()):
+            self.group.barrier(timeout=1)
+            whole[:] = 1, 42
+            call(**given)
+            self.assertEqual((op_options().timeout_ms, op_options().priority), (2500, 0))
+        ctypes.c_int.in_dll(fake, "fake_stolen").value = 1  # another thread was first: mprobe waits in a probe
+        self.group.mprobe(**given).free()
+        self.assertEqual((op_options().timeout_ms <= 2500, op_options().priority), (True, 0))
+
     def test_a_message_that_is_set_apart_is_received_or_put_back(self):
         freed, stolen = (kind.in_dll(nexar._library.lib, name) for kind, name in (
             (ctypes.c_uint64, "fake_freed_message"), (ctypes.c_int, "fake_stolen")))
@@ -399,6 +379,22 @@ class Binding(unittest.TestCase):
                          ("train", 1, 17, "gpu7", 77, 5))
         self.assertEqual((error.lost_ranks, error.lost_count, error.text), ((0, 2), 2, "its process ended"))
 
+    def test_texts_have_the_names_of_python(self):
+        for given, wanted in (
+                ("premul_sum has no scalar: set nexar_op_options.scalar to one element", "premul_sum has no scalar: set scalar= to one element"),
+                ("nexar_op_options.scalar is for NEXAR_PREMUL_SUM only; must be NULL", 'scalar= is for op="premul_sum" only; must be None'),
+                ("nexar_op_options.flags is 8; messages have none: 0", "flags= is 8; messages have none: 0"),
+                ("connect_timeout_ms of the session allows more", "connect_timeout= of the session allows more"),
+                ("To wait longer: timeout_ms, or NEXAR_OPEN_TIMEOUT_SECS", "To wait longer: timeout=, or NEXAR_OPEN_TIMEOUT_SECS"),
+                ("allowed: NEXAR_PRIORITY_DEFAULT (-1), NEXAR_PRIORITY_CRITICAL (0)", "allowed: None, nexar.Priority.CRITICAL (0)"),
+                ("allowed: 0 and more, NEXAR_TIMEOUT_DEFAULT (-1), NEXAR_TIMEOUT_NONE (-2)", "allowed: 0 and more, None, nexar.NO_TIMEOUT"),
+                ("use memory from nexar_alloc", "use memory from session.alloc"),
+                ("a group per thread (nexar_group_dup)", "a group per thread (group.dup)"),
+                ("this thread is between nexar_ops_begin and nexar_ops_end, where", "this thread is inside session.ops(), where"),
+                ("a message cannot be sent with NEXAR_ANY_TAG", "a message cannot be sent with nexar.ANY_TAG"),
+                ("set NEXAR_RANK and NEXAR_WORLD_SIZE", "set NEXAR_RANK and NEXAR_WORLD_SIZE")):
+            self.assertEqual(_words.in_python(given), wanted)
+
     def test_errors_can_be_pickled(self):
         next_op(LOSES_RANK)
         with self.assertRaises(nexar.GroupError) as caught:
@@ -410,20 +406,6 @@ class Binding(unittest.TestCase):
     def test_no_daemon_says_so(self):
         with self.assertRaisesRegex(nexar.Error, "nobody listens at /nowhere"):
             nexar.Session("/nowhere")
-
-    def test_started_operations_can_be_tested_waited_for_and_cancelled(self):
-        request = self.group.barrier_start()
-        self.assertTrue(request.test())
-        self.assertIsNone(request.wait())
-        self.assertIsNone(request.wait())  # the same answer for ever
-        next_op(NEVER_ENDS)
-        request = self.group.barrier_start()
-        self.assertFalse(request.test())
-        self.assertRaises(TimeoutError, request.wait, 0.01)
-        self.assertFalse(request.test())
-        request.cancel()
-        self.assertRaises(nexar.OperationError, request.wait)
-        self.assertRaises(nexar.OperationError, request.wait)
 
     def test_the_timeout_of_a_blocking_call_is_the_operations_own(self):
         cancels = number("fake_cancels")
@@ -453,49 +435,6 @@ class Binding(unittest.TestCase):
         self.assertEqual(seen, [1])
         request.cancel()
         self.assertRaises(nexar.OperationError, request.wait)
-
-    def test_several_are_waited_for_at_once(self):
-        next_op(NEVER_ENDS)
-        never, ended = self.group.barrier_start(), self.group.all_reduce_start(np.ones(3, np.float32))
-        self.assertEqual((nexar.test_any([None, never, ended]), nexar.wait_any([never, ended])), (2, 1))
-        self.assertEqual(nexar.wait_any([never, None, ended]), 2)  # still
-        self.assertIsNone(nexar.test_any([never]))
-        self.assertRaises(TimeoutError, nexar.wait_any, [never], 0.01)
-        self.assertRaises(TimeoutError, nexar.wait_all, [ended, never], 0.01)
-        self.assertEqual(nexar.wait_all([None, ended])[1].tolist(), [3, 3, 3])
-        self.assertRaisesRegex(nexar.CallError, "all requests are 0", nexar.wait_any, [None])
-        never.cancel()
-        self.assertRaises(nexar.OperationError, nexar.wait_all, [never, ended])
-
-    def test_poll_gives_each_ended_request_once_and_none_of_blocking_forms(self):
-        next_op(NEVER_ENDS)
-        pending = self.group.barrier_start(user_data=1)
-        first, second = (self.group.barrier_start(user_data=n) for n in (8, 9))
-        self.group.barrier()
-        ended = self.session.poll()
-        self.assertEqual([(end.request, end.user_data, end.name) for end in ended],
-                         [(first, 8, "ok"), (second, 9, "ok")])
-        self.assertEqual((ended[0].group, ended[0].epoch, ended[0].sequence, ended[0].source),
-                         (self.group, 1, 3, None))
-        self.assertEqual(self.session.poll(), [])
-        pending.cancel()
-        self.assertEqual([end.user_data for end in self.session.poll()], [1])
-        self.assertRaises(nexar.OperationError, pending.wait)
-        self.assertEqual(self.session.fileno(), 44)
-
-    def test_a_dropped_request_gives_its_slot_back(self):
-        self.group.barrier_start()
-        gc.collect()
-        self.assertEqual(number("fake_open_requests"), 0)
-        next_op(NEVER_ENDS)
-        x = self.session.alloc(4)
-        request, cancels = self.group.all_reduce_start(x), number("fake_cancels")
-        del request, x
-        gc.collect()
-        self.assertEqual((number("fake_cancels"), number("fake_memories")), (cancels + 1, 1))  # its memory is kept
-        self.session.poll()
-        gc.collect()
-        self.assertEqual((number("fake_open_requests"), number("fake_memories")), (0, 0))
 
     def test_a_collective_beside_another_threads_is_refused(self):
         ends = []
@@ -537,14 +476,6 @@ class Binding(unittest.TestCase):
         x[:] = 5
         self.assertEqual(x.sum(), 15)
         del x
-
-    def test_memory_of_a_started_operation_is_kept_until_it_has_ended(self):
-        request = self.group.all_reduce_start(self.session.alloc(4))
-        gc.collect()
-        self.assertEqual(number("fake_memories"), 1)
-        request.wait()
-        del request
-        self.assertEqual(number("fake_memories"), 0)  # at once, without a garbage collection
 
     def test_an_empty_array_is_fine(self):
         self.assertEqual(self.group.all_reduce(self.session.alloc(0)).size, 0)

@@ -72,7 +72,7 @@ uint32_t nexar_version(void) {
     return NEXAR_VERSION_MAJOR << 16 | NEXAR_VERSION_MINOR << 8;
 }
 const char* nexar_version_text(void) {
-    return "fake";
+    return "0.2.fake";
 }
 
 void nexar_session_options_init(nexar_session_options* o, uint64_t size) {

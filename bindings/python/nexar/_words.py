@@ -1,0 +1,32 @@
+"""The library's texts name what C has. Here are Python's names for it."""
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from ._arrays import OPS
+
+_WORDS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
+    (r"between nexar_ops_begin and nexar_ops_end", "inside session.ops()"),
+    (r"has not called nexar_ops_begin", "is not inside session.ops()"),
+    (r"nexar_ops_end", "the end of session.ops()"),
+    (r"only one of nexar_\.\.\._init", "only one of x_init"),
+    (r"nexar_(?:\w+)_options\.(\w+?)(?:_ms)?\b", r"\1="),
+    (r"nexar_(alloc|register_memfd)\b", r"session.\1"),
+    (r"nexar_group_(dup|split|create|free|abort)\b", r"group.\1"),
+    (r"nexar_request_(\w+)", r"Request.\1"),
+    (r"\b(\w*timeout|daemon_unresponsive)_ms\b", r"\1="),
+    (r"NEXAR_(?:TIMEOUT|PRIORITY)_DEFAULT \(-1\)", "None"),
+    (r"NEXAR_TIMEOUT_NONE \(-2\)", "nexar.NO_TIMEOUT"),
+    (r"NEXAR_PRIORITY_(CRITICAL|REALTIME|BULK)\b", r"nexar.Priority.\1"),
+    (r"NEXAR_(RANK_AUTO|ANY_TAG|ANY_SOURCE)\b", r"nexar.\1"),
+    (rf"NEXAR_({'|'.join(name.upper() for name in OPS)})\b", lambda found: f'op="{found[1].lower()}"'),
+    (r"\bNULL\b", "None"),
+)
+
+
+def in_python(text: str) -> str:
+    """NEXAR_GROUP and its like stay: variables have one name."""
+    for pattern, word in _WORDS:
+        text = re.sub(pattern, word, text)
+    return text
