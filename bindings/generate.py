@@ -58,18 +58,21 @@ class Shape(NamedTuple):
     """How Python calls the operations of one (memory, in_place, in, out)."""
     returns: str
     quick: str = ""  # the call of _quick that takes plain arrays; "": there is none
-    only_if: str = ""  # when it may be tried, beside default options
+    only_if: str = ""  # when it may be tried, beside: no scalar
+
+
+OPTIONS = "timeout, match_id, priority, flags"
 
 
 def sides(blocks_in, blocks_out):
-    return f"sides({{number}}, self._gate, self._handle, values, out, {{op}}, {{root}}, {blocks_in}, {blocks_out})"
+    return f"sides({{number}}, self._gate, self._handle, values, out, {{op}}, {{root}}, {blocks_in}, {blocks_out}, {OPTIONS})"
 
 
 GIVEN_OUT = "out is not None"
 SHAPES = {
-    ("nothing", "never", "none", "none"): Shape("", "nothing({number}, self._gate, self._handle)"),
+    ("nothing", "never", "none", "none"): Shape("", f"nothing({{number}}, self._gate, self._handle, {OPTIONS})"),
     ("data", "never", "one_at_root", "one_elsewhere"): Shape(
-        "Returns values.", "data({number}, self._gate, self._handle, values, root, root != self.rank)"),
+        "Returns values.", f"data({{number}}, self._gate, self._handle, values, root, root != self.rank, {OPTIONS})"),
     ("in_out", "same", "one", "one"): Shape("Returns out; None: values itself (in place).", sides(1, 1)),
     ("in_out", "same", "all", "all"): Shape(
         "Returns out; None: values itself (in place).", sides("self.size", "self.size")),
@@ -163,11 +166,10 @@ def methods(row):
     doc = " ".join(f"{row['summary']} {shape.returns} {raises}".split())
     out = signature(row["name"], takes, "Any") + filled(doc)
     if shape.quick:
-        defaults = " and ".join(f"{n} is None" if "None" in kind else f"{n} == 0" for n, kind in options.items() if n != "user_data")
-        ready = f"{defaults} and not self._dropped" + (f" and {shape.only_if}" if shape.only_if else "")
+        ready = " and ".join(["scalar is None"] * reduces + ["not self._dropped"] + [shape.only_if] * bool(shape.only_if))
         call = shape.quick.format(number=row["number"], op="OPS.get(op, -1)" if reduces else "0", root="root" if rooted else "0")
-        out += "\n            ".join(["        if (" + (line := textwrap.wrap(ready, 100))[0], *line[1:]]) + "):\n"
-        out += f"            done = _quick.{call}\n            if done is not NotImplemented:\n                return done\n"
+        out += f"        if {ready}:\n"
+        out += wrapped(f"done = _quick.{call}\n", 12) + "            if done is not NotImplemented:\n                return done\n"
     out += wrapped(f"        return self._blocking(ROWS[\"{row['name']}\"]{given})\n\n")
     out += signature(f"{row['name']}_start", takes, "Request") + f'        """Begins {row["name"]}: the Request\'s wait() returns what it returns."""\n'
     out += wrapped(f"        return self._begin(ROWS[\"{row['name']}\"]{given})\n\n")
@@ -176,9 +178,9 @@ def methods(row):
     return out + wrapped(f"        return self._init(ROWS[\"{row['name']}\"]{given})\n")
 
 
-def wrapped(line):
+def wrapped(line, indent=8):
     end = "\n" * (len(line) - len(line.rstrip("\n")))
-    return "\n".join(textwrap.wrap(line.strip(), 120, initial_indent=" " * 8, subsequent_indent=" " * 12)) + end
+    return "\n".join(textwrap.wrap(line.strip(), 120, initial_indent=" " * indent, subsequent_indent=" " * (indent + 4))) + end
 
 
 def python(rows):

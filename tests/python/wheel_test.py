@@ -28,11 +28,14 @@ def main():
         return 77
     with tempfile.TemporaryDirectory() as folder:
         tree, place = pathlib.Path(folder, "tree"), pathlib.Path(folder, "installed")
-        for part in ("bindings/python", "include"):  # setuptools also leaves files where it builds
+        for part in ("bindings/python", "include"):
             shutil.copytree(source / part, tree / part, ignore=shutil.ignore_patterns("build", "__pycache__", "*.egg-info"))
+        before = sorted(tree.rglob("*"))
         code, out = run(sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "--no-index", "-w", folder,
                         str(tree / "bindings/python"))
         assert code == 0, out
+        left = set(tree.rglob("*")) - set(before)
+        assert not left, f"pip has left {left}"
         wheel, = pathlib.Path(folder).glob("nexar-*.whl")
         assert "-cp311-abi3-" in wheel.name, wheel.name
         assert not FILES - set(zipfile.ZipFile(wheel).namelist()), zipfile.ZipFile(wheel).namelist()

@@ -50,13 +50,22 @@ def array(values: Memory, write: bool) -> Sides:
         if hasattr(values, "__dlpack__") and not _has_buffer(values):
             return _tensor(values, write)
         values = _buffer(values)
-    if not values.flags.c_contiguous or not values.dtype.isnative:
+    flags, dtype = values.flags, values.dtype
+    if not flags.c_contiguous or not dtype.isnative:
         raise ValueError("want a C-contiguous array in native byte order")
-    if write and not values.flags.writeable:
+    if write and not flags.writeable:
         raise ValueError("the array is read-only")
-    if name_of(values.dtype) not in DTYPES:
-        raise ValueError(f"dtype {name_of(values.dtype)} is not one of {', '.join(DTYPES)}")
-    return values.ctypes.data, values.size, DTYPES[name_of(values.dtype)]
+    number = _plain.get(dtype)
+    if number is None:
+        if name_of(dtype) not in DTYPES:
+            raise ValueError(f"dtype {name_of(dtype)} is not one of {', '.join(DTYPES)}")
+        number = DTYPES[name_of(dtype)]
+    return values.ctypes.data, values.size, number
+
+
+# Those that numpy has: it makes a name anew whenever it is asked for one.
+_plain: dict[np.dtype[Any], int] = {np.dtype(name): number for name, number in DTYPES.items()
+                                    if name.rstrip("0123456789") in ("float", "int", "uint", "bool")}
 
 
 def scalar_of(scalar: Any, dtype: np.dtype[Any]) -> Array:
@@ -73,7 +82,9 @@ def scalar_of(scalar: Any, dtype: np.dtype[Any]) -> Array:
 
 def pair(values: Memory, out: Memory | None) -> tuple[Memory, int, int, int, int, int]:
     """The same for input and output; an out of None is the input itself."""
-    out = values if out is None else out
+    if out is None or out is values:
+        address, count, dtype = array(values, True)
+        return values, address, address, count, count, dtype
     address, count, dtype = array(values, False)
     out_address, out_count, out_dtype = array(out, True)
     if dtype != out_dtype:

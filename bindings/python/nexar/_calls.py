@@ -199,8 +199,17 @@ class _Given:
     def __init__(self, timeout: float | None = None, match_id: int = 0, user_data: int = 0, priority: int | None = None,
                  scalar: Any = None, flags: int = 0) -> None:
         self.user_data, self._scalar = user_data, scalar  # an array of one element
-        self._values = {"timeout_ms": milliseconds(timeout), "match_id": match_id, "priority": priority,
-                        "flags": flags or None, "scalar": None if scalar is None else scalar.ctypes.data}
+        self._values = {} if timeout is None else {"timeout_ms": milliseconds(timeout)}
+        given = (("match_id", match_id), ("flags", flags), ("scalar", None if scalar is None else scalar.ctypes.data))
+        self._values.update((name, value) for name, value in given if value)
+        if priority is not None:
+            self._values["priority"] = priority
 
     def options(self, key: int) -> _library.OpOptions:
-        return options(_library.OpOptions, lib.nexar_op_options_init, user_data=key, **self._values)
+        made = _library.OpOptions.from_buffer_copy(_DEFAULTS)
+        _library.assign(made, **self._values)
+        made.user_data = key
+        return made
+
+
+_DEFAULTS = bytes(options(_library.OpOptions, lib.nexar_op_options_init))

@@ -17,8 +17,8 @@ class Collectives(Calls):
     def barrier(self, *, timeout: float | None = None, match_id: int = 0, user_data: int = 0,
                 priority: int | None = None, flags: int = 0) -> Any:
         """Ends when every rank has started it. Raises nexar.Error."""
-        if (timeout is None and match_id == 0 and priority is None and flags == 0 and not self._dropped):
-            done = _quick.nothing(0, self._gate, self._handle)
+        if not self._dropped:
+            done = _quick.nothing(0, self._gate, self._handle, timeout, match_id, priority, flags)
             if done is not NotImplemented:
                 return done
         return self._blocking(ROWS["barrier"], timeout=timeout, match_id=match_id, user_data=user_data,
@@ -42,9 +42,9 @@ class Collectives(Calls):
                    flags: int = 0) -> Any:
         """out[i] is the reduction of all ranks' values[i], on every rank. Returns out; None: values itself (in place).
         Raises ValueError for memory that does not fit, and nexar.Error."""
-        if (scalar is None and timeout is None and match_id == 0 and priority is None and flags == 0 and not
-            self._dropped):
-            done = _quick.sides(1, self._gate, self._handle, values, out, OPS.get(op, -1), 0, 1, 1)
+        if scalar is None and not self._dropped:
+            done = _quick.sides(1, self._gate, self._handle, values, out, OPS.get(op, -1), 0, 1, 1, timeout, match_id,
+                priority, flags)
             if done is not NotImplemented:
                 return done
         return self._blocking(ROWS["all_reduce"], values, out=out, op=op, scalar=scalar, timeout=timeout,
@@ -71,9 +71,9 @@ class Collectives(Calls):
         """out[i] is the reduction of all ranks' values[i], on the root only. The root gets out (None: values itself);
         the others get None, and their out is not looked at. Raises ValueError for memory that does not fit, and
         nexar.Error."""
-        if (scalar is None and timeout is None and match_id == 0 and priority is None and flags == 0 and not
-            self._dropped):
-            done = _quick.sides(2, self._gate, self._handle, values, out, OPS.get(op, -1), root, 1, int(root == self.rank))
+        if scalar is None and not self._dropped:
+            done = _quick.sides(2, self._gate, self._handle, values, out, OPS.get(op, -1), root, 1, int(root ==
+                self.rank), timeout, match_id, priority, flags)
             if done is not NotImplemented:
                 return done
         return self._blocking(ROWS["reduce"], values, out=out, op=op, root=root, scalar=scalar, timeout=timeout,
@@ -98,8 +98,9 @@ class Collectives(Calls):
                   user_data: int = 0, priority: int | None = None, flags: int = 0) -> Any:
         """The root's values arrive in values on every rank. Returns values. Raises ValueError for memory that does not
         fit, and nexar.Error."""
-        if (timeout is None and match_id == 0 and priority is None and flags == 0 and not self._dropped):
-            done = _quick.data(3, self._gate, self._handle, values, root, root != self.rank)
+        if not self._dropped:
+            done = _quick.data(3, self._gate, self._handle, values, root, root != self.rank, timeout, match_id,
+                priority, flags)
             if done is not NotImplemented:
                 return done
         return self._blocking(ROWS["broadcast"], values, root=root, timeout=timeout, match_id=match_id,
@@ -123,9 +124,9 @@ class Collectives(Calls):
         """Every rank's values arrive in out on every rank, in rank order. Returns out: size * values.size elements
         (None: a new array of shape (size, *values.shape)). In place: values is out[rank * n:(rank + 1) * n]. Raises
         ValueError for memory that does not fit, and nexar.Error."""
-        if (timeout is None and match_id == 0 and priority is None and flags == 0 and not self._dropped and out
-            is not None):
-            done = _quick.sides(4, self._gate, self._handle, values, out, 0, 0, 1, self.size)
+        if not self._dropped and out is not None:
+            done = _quick.sides(4, self._gate, self._handle, values, out, 0, 0, 1, self.size, timeout, match_id,
+                priority, flags)
             if done is not NotImplemented:
                 return done
         return self._blocking(ROWS["all_gather"], values, out=out, timeout=timeout, match_id=match_id,
@@ -150,9 +151,9 @@ class Collectives(Calls):
         """Block r of the reduction of all ranks' values arrives in out of rank r. Returns out: n = values.size / size
         elements (None: a new array of shape (n,)). In place: out is values[rank * n:(rank + 1) * n]. Raises
         ValueError for memory that does not fit, and nexar.Error."""
-        if (scalar is None and timeout is None and match_id == 0 and priority is None and flags == 0 and not
-            self._dropped and out is not None):
-            done = _quick.sides(5, self._gate, self._handle, values, out, OPS.get(op, -1), 0, self.size, 1)
+        if scalar is None and not self._dropped and out is not None:
+            done = _quick.sides(5, self._gate, self._handle, values, out, OPS.get(op, -1), 0, self.size, 1, timeout,
+                match_id, priority, flags)
             if done is not NotImplemented:
                 return done
         return self._blocking(ROWS["reduce_scatter"], values, out=out, op=op, scalar=scalar, timeout=timeout,
@@ -177,8 +178,9 @@ class Collectives(Calls):
                    user_data: int = 0, priority: int | None = None, flags: int = 0) -> Any:
         """Block r of rank s's values arrives in out of rank r, as block s. Returns out; None: values itself (in place).
         Raises ValueError for memory that does not fit, and nexar.Error."""
-        if (timeout is None and match_id == 0 and priority is None and flags == 0 and not self._dropped):
-            done = _quick.sides(8, self._gate, self._handle, values, out, 0, 0, self.size, self.size)
+        if not self._dropped:
+            done = _quick.sides(8, self._gate, self._handle, values, out, 0, 0, self.size, self.size, timeout, match_id,
+                priority, flags)
             if done is not NotImplemented:
                 return done
         return self._blocking(ROWS["all_to_all"], values, out=out, timeout=timeout, match_id=match_id,
@@ -203,9 +205,9 @@ class Collectives(Calls):
         (None: a new array of shape (size, *values.shape)); the others get None, and their out is not looked at. In
         place, at the root: values is out[root * n:(root + 1) * n]. Raises ValueError for memory that does not fit,
         and nexar.Error."""
-        if (timeout is None and match_id == 0 and priority is None and flags == 0 and not self._dropped and (out
-            is not None or root != self.rank)):
-            done = _quick.sides(9, self._gate, self._handle, values, out, 0, root, 1, self.size * (root == self.rank))
+        if not self._dropped and (out is not None or root != self.rank):
+            done = _quick.sides(9, self._gate, self._handle, values, out, 0, root, 1, self.size * (root == self.rank),
+                timeout, match_id, priority, flags)
             if done is not NotImplemented:
                 return done
         return self._blocking(ROWS["gather"], values, out=out, root=root, timeout=timeout, match_id=match_id,
@@ -230,9 +232,9 @@ class Collectives(Calls):
         elements (None: a new array of shape (n,)); the others must give it, and their values are not looked at (None
         will do). In place, at the root: out is values[root * n:(root + 1) * n]. Raises ValueError for memory that
         does not fit, and nexar.Error."""
-        if (timeout is None and match_id == 0 and priority is None and flags == 0 and not self._dropped and out
-            is not None):
-            done = _quick.sides(10, self._gate, self._handle, values, out, 0, root, self.size * (root == self.rank), 1)
+        if not self._dropped and out is not None:
+            done = _quick.sides(10, self._gate, self._handle, values, out, 0, root, self.size * (root == self.rank), 1,
+                timeout, match_id, priority, flags)
             if done is not NotImplemented:
                 return done
         return self._blocking(ROWS["scatter"], values, out=out, root=root, timeout=timeout, match_id=match_id,
@@ -256,9 +258,9 @@ class Collectives(Calls):
              flags: int = 0) -> Any:
         """out[i] is the reduction of values[i] of ranks 0 to this one. Returns out; None: values itself (in place).
         Raises ValueError for memory that does not fit, and nexar.Error."""
-        if (scalar is None and timeout is None and match_id == 0 and priority is None and flags == 0 and not
-            self._dropped):
-            done = _quick.sides(11, self._gate, self._handle, values, out, OPS.get(op, -1), 0, 1, 1)
+        if scalar is None and not self._dropped:
+            done = _quick.sides(11, self._gate, self._handle, values, out, OPS.get(op, -1), 0, 1, 1, timeout, match_id,
+                priority, flags)
             if done is not NotImplemented:
                 return done
         return self._blocking(ROWS["scan"], values, out=out, op=op, scalar=scalar, timeout=timeout, match_id=match_id,
@@ -284,9 +286,9 @@ class Collectives(Calls):
                        user_data: int = 0, priority: int | None = None, flags: int = 0) -> Any:
         """out[i] is the reduction of values[i] of all ranks below this one. Returns out; None: values itself (in place).
         Raises ValueError for memory that does not fit, and nexar.Error."""
-        if (scalar is None and timeout is None and match_id == 0 and priority is None and flags == 0 and not
-            self._dropped):
-            done = _quick.sides(12, self._gate, self._handle, values, out, OPS.get(op, -1), 0, 1, 1)
+        if scalar is None and not self._dropped:
+            done = _quick.sides(12, self._gate, self._handle, values, out, OPS.get(op, -1), 0, 1, 1, timeout, match_id,
+                priority, flags)
             if done is not NotImplemented:
                 return done
         return self._blocking(ROWS["exclusive_scan"], values, out=out, op=op, scalar=scalar, timeout=timeout,

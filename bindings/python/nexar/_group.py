@@ -103,8 +103,8 @@ class Group(Collectives, Messages, Children, Objects):
              user_data: int = 0, priority: int | None = None) -> None:
         """Ends when the receive that matched it has the data. timeout=0: only if one waits for it already. Raises
         ValueError for memory that cannot be used, and nexar.Error."""
-        if timeout is None and match_id == 0 and priority is None and not self._dropped:
-            if _quick.message(_quick.SEND, self._handle, values, to, tag, False) is not NotImplemented:
+        if not self._dropped:
+            if _quick.message(_quick.SEND, self._handle, values, to, tag, False, timeout, match_id, priority, 0) is not NotImplemented:
                 return
         self._send(values, to, tag, hidden=True, timeout=timeout, match_id=match_id, priority=priority)._finish()
 
@@ -142,8 +142,8 @@ class Group(Collectives, Messages, Children, Objects):
              match_id: int = 0, user_data: int = 0, priority: int | None = None) -> tuple[int, int, int]:
         """The oldest message that matches, into values, which may be longer. Returns (source, tag, elements).
         timeout=0: only one that is here already. Raises ValueError for memory that cannot be used, and nexar.Error."""
-        if timeout is None and match_id == 0 and priority is None and not self._dropped:
-            got = _quick.message(_quick.RECV, self._handle, values, source, tag, True)
+        if not self._dropped:
+            got = _quick.message(_quick.RECV, self._handle, values, source, tag, True, timeout, match_id, priority, 0)
             if got is not NotImplemented:
                 return got  # type: ignore[no-any-return]
         return self._recv(values, source, tag, hidden=True, timeout=timeout, match_id=match_id,  # type: ignore[no-any-return]

@@ -94,13 +94,25 @@ class Completion(ctypes.Structure):
                 ("source", c_uint32), ("epoch", c_uint32)]
 
 
+_NO_END = bytes(Completion(struct_size=ctypes.sizeof(Completion), status=PENDING))
+
+
+def no_end() -> Completion:
+    """For the library to write into: pending."""
+    return Completion.from_buffer_copy(_NO_END)
+
+
 class Piece(ctypes.Structure):
     _fields_ = [("data", c_void_p), ("count", c_uint64)]
 
 
+_RANGES: dict[Any, tuple[int, int]] = {c_uint32: (0, 2**32 - 1), c_uint64: (0, 2**64 - 1), c_int32: (-2**31, 2**31 - 1),
+                                       c_int64: (-2**63, 2**63 - 1)}
+
+
 def checked(kind: Any, value: Any, what: str) -> int:
     """The value, if the C type has it: ctypes itself takes what is left of a number after cutting it."""
-    low, high = (0, 2**32 - 1) if kind is c_uint32 else (0, 2**64 - 1) if kind is c_uint64 else (-2**63, 2**63 - 1)
+    low, high = _RANGES[kind]
     number = operator.index(value)
     if not low <= number <= high:
         raise ValueError(f"{what} is {number}; allowed: {low} to {high}")
@@ -183,6 +195,7 @@ _signatures: dict[str, list[Any]] = {
     "shard": [c_uint64, c_uint32, c_uint32, POINTER(c_uint64), POINTER(c_uint64)],
     "request_wait_some": [POINTER(c_uint64), c_uint64, c_int64, POINTER(c_uint64), POINTER(c_uint64), POINTER(Completion),
                           c_uint64],
+    "request_start": [_request],
     "request_start_all": [POINTER(c_uint64), c_uint64],
     "ops_begin": [_session],
     "ops_end": [_session],
@@ -257,6 +270,6 @@ def assign(struct: ctypes.Structure, **values: Any) -> None:
             if not isinstance(value, (str, bytes, os.PathLike)):
                 raise TypeError(f"{name} must be text, not {type(value).__name__}")
             value = os.fsencode(value)
-        elif kinds[name] in (c_uint32, c_uint64, c_int64):
+        elif kinds[name] in _RANGES:
             value = checked(kinds[name], value, name)
         setattr(struct, name, value)

@@ -98,9 +98,7 @@ nexar_status nexar_session_node(nexar_session* s, char* text, uint64_t size) {
     return NEXAR_OK;
 }
 nexar_status nexar_session_fd(nexar_session* s, int* fd) {
-    (void)s;
-    *fd = 44;
-    return NEXAR_OK;
+    return *fd = 44, s ? NEXAR_OK : NEXAR_ERR_BAD_HANDLE;
 }
 nexar_status nexar_session_stats_get(nexar_session* s, nexar_session_stats* stats) {
     (void)s;
@@ -147,10 +145,7 @@ nexar_status nexar_register_memfd(nexar_session* s, void* address, uint64_t byte
     return NEXAR_OK;
 }
 nexar_status nexar_unregister(nexar_session* s, void* address) {
-    (void)s;
-    (void)address;
-    --fake_registered;
-    return NEXAR_OK;
+    return --fake_registered, s && address ? NEXAR_OK : NEXAR_ERR_BAD_HANDLE;
 }
 
 void nexar_group_options_init(nexar_group_options* o, uint64_t size) {
@@ -183,19 +178,13 @@ nexar_status nexar_group_free(nexar_group* g) {
     return NEXAR_OK;
 }
 nexar_status nexar_group_rank(nexar_group* g, uint32_t* rank) {
-    (void)g;
-    *rank = RANK;
-    return NEXAR_OK;
+    return *rank = RANK, g ? NEXAR_OK : NEXAR_ERR_BAD_HANDLE;
 }
 nexar_status nexar_group_size(nexar_group* g, uint32_t* size) {
-    (void)g;
-    *size = SIZE;
-    return NEXAR_OK;
+    return *size = SIZE, g ? NEXAR_OK : NEXAR_ERR_BAD_HANDLE;
 }
 nexar_status nexar_group_epoch(nexar_group* g, uint32_t* epoch) {
-    (void)g;
-    *epoch = 1;
-    return NEXAR_OK;
+    return *epoch = 1, g ? NEXAR_OK : NEXAR_ERR_BAD_HANDLE;
 }
 nexar_status nexar_group_node(nexar_group* g, uint32_t rank, char* text, uint64_t size) {
     (void)g;
@@ -446,25 +435,24 @@ nexar_status nexar_send_start(nexar_group* g, const void* data, uint64_t count, 
         abort();
     return start("send", g, o, request);
 }
+static nexar_status receives(const char* op, uint64_t bytes, nexar_group* g, const nexar_op_options* o,
+                             nexar_request* request) {
+    nexar_status status = start(op, g, o, request);
+    nexar_completion* end = &slots[*request - 70].end;
+    end->bytes = bytes, end->source = SOURCE, end->tag = TAG;
+    return status;
+}
 nexar_status nexar_recv_start(nexar_group* g, void* data, uint64_t count, nexar_dtype dtype, uint32_t from,
                               uint64_t tag, const nexar_op_options* o, nexar_request* request) {
     if (dtype != NEXAR_I32 || from != NEXAR_ANY_SOURCE || tag != NEXAR_ANY_TAG) abort();
     for (uint64_t i = 0; i + 1 < count; ++i)
         ((int32_t*)data)[i] = 10 + (int32_t)i; /* one shorter than the room */
-    nexar_status status = start("recv", g, o, request);
-    slots[*request - 70].end.bytes = (count - 1) * 4;
-    slots[*request - 70].end.source = SOURCE;
-    slots[*request - 70].end.tag = TAG;
-    return status;
+    return receives("recv", (count - 1) * 4, g, o, request);
 }
 nexar_status nexar_probe_start(nexar_group* g, uint32_t from, uint64_t tag, const nexar_op_options* o,
                                nexar_request* request) {
     if (from != NEXAR_ANY_SOURCE || tag != NEXAR_ANY_TAG) abort();
-    nexar_status status = start("probe", g, o, request);
-    slots[*request - 70].end.bytes = 12;
-    slots[*request - 70].end.source = SOURCE;
-    slots[*request - 70].end.tag = TAG;
-    return status;
+    return receives("probe", 12, g, o, request);
 }
 /* Another thread is first, once in a while. */
 NEXAR_API int fake_stolen;
@@ -575,24 +563,38 @@ nexar_status nexar_request_free(nexar_request request) {
     return NEXAR_OK;
 }
 
+/* A persistent operation: its slot has ended until it is started. */
+nexar_status nexar_all_reduce_init(nexar_group* g, const void* in, void* out, uint64_t count,
+                                   nexar_dtype dtype, nexar_reduce_op op, const nexar_op_options* o,
+                                   nexar_request* request) {
+    return nexar_all_reduce_start(g, in, out, count, dtype, op, o, request);
+}
+nexar_status nexar_request_start(nexar_request request) {
+    const int slot = slot_of(request), what = fake_next;
+    if (slot < 0) return fail(NEXAR_ERR_BAD_HANDLE, "request_start", -1, "no such request");
+    fake_next = SUCCEEDS;
+    if (what == START_FAILS) return fail(NEXAR_ERR_CLOSED, "all_reduce", -1, "refused");
+    slots[slot].end.status = what == LOSES_RANK   ? NEXAR_ERR_PEER_LOST
+                             : what == NEVER_ENDS ? NEXAR_PENDING
+                                                  : NEXAR_OK;
+    slots[slot].reported = 0;
+    return NEXAR_OK;
+}
+nexar_status nexar_request_start_all(const nexar_request* requests, uint64_t count) {
+    nexar_status status = NEXAR_OK;
+    for (uint64_t i = 0; i < count && status == NEXAR_OK; ++i) status = nexar_request_start(requests[i]);
+    return status;
+}
+
 /* What tests with real daemons are about (integration_persistent): it is there, and refused. */
-nexar_status fake_unsupported(void);
-nexar_status fake_unsupported(void) {
+NEXAR_API nexar_status fake_unsupported(void) {
     return fail(NEXAR_ERR_UNSUPPORTED, "fake", -1, "the pretended library has none");
 }
-#define FAKE_WITHOUT(name) __asm__(".globl nexar_" #name "\n.set nexar_" #name ", fake_unsupported\n")
-#define FAKE_WITHOUT_BOTH(one, other) \
-    FAKE_WITHOUT(one);                \
-    FAKE_WITHOUT(other)
-FAKE_WITHOUT_BOTH(all_reduce_init, reduce_init);
-FAKE_WITHOUT_BOTH(broadcast_init, all_gather_init);
-FAKE_WITHOUT_BOTH(all_gatherv_init, reduce_scatter_init);
-FAKE_WITHOUT_BOTH(reduce_scatterv_init, all_to_all_init);
-FAKE_WITHOUT_BOTH(all_to_allv_init, gather_init);
-FAKE_WITHOUT_BOTH(gatherv_init, scatter_init);
-FAKE_WITHOUT_BOTH(scatterv_init, scan_init);
-FAKE_WITHOUT_BOTH(exclusive_scan_init, barrier_init);
-FAKE_WITHOUT_BOTH(send_init, recv_init);
-FAKE_WITHOUT_BOTH(request_start_all, request_wait_some);
-FAKE_WITHOUT_BOTH(ops_begin, ops_end);
-FAKE_WITHOUT(ops_drop);
+__asm__(
+    ".macro without names:vararg\n.irp name, \\names\n.globl nexar_\\name\n.set nexar_\\name, "
+    "fake_unsupported\n.endr\n.endm\n"
+    "without reduce_init, broadcast_init, all_gather_init, all_gatherv_init, "
+    "reduce_scatter_init, reduce_scatterv_init, all_to_all_init, all_to_allv_init, "
+    "gather_init, gatherv_init, scatter_init, scatterv_init, scan_init, "
+    "exclusive_scan_init, barrier_init, send_init, recv_init, request_wait_some, "
+    "ops_begin, ops_end, ops_drop\n");

@@ -158,6 +158,59 @@ class Requests(OverFake):
         self.assertEqual(number("fake_open_groups"), groups - 1)
         self.assertEqual(repr(request), "<nexar.Request barrier: ended>")
 
+    def test_a_persistent_one_is_started_often_and_freed(self):
+        x = np.ones(3, np.float32)
+        step = self.group.all_reduce_init(x)
+        self.assertEqual((repr(step), step.wait()), ("<nexar.Persistent all_reduce of group 'train/1.2': inactive>", None))
+        for _ in range(40):  # of 16 slots
+            step.start()
+            self.assertIs(step.wait(), x)
+        next_op(START_FAILS)
+        self.assertRaisesRegex(nexar.Error, "refused", step.start)
+        self.assertIs(step.wait(), x)  # as if it had not been called
+        next_op(LOSES_RANK)
+        step.start()
+        self.assertEqual(nexar.wait_any([None, step]), 1)
+        self.assertIsNone(nexar.wait_any([None, step]))
+        self.assertRaises(nexar.GroupError, step.wait)
+        next_op(NEVER_ENDS)
+        nexar.start_all([step])
+        self.assertRaises(TimeoutError, step.wait, 0.01)
+        self.assertRaisesRegex(nexar.CallError, "still pending", step.free)
+        self.assertEqual(repr(step), "<nexar.Persistent all_reduce of group 'train/1.2': pending>")
+        step.cancel()
+        self.assertRaises(nexar.OperationError, step.wait)
+        step.free()
+        step.free()
+        self.assertEqual((number("fake_open_requests"), repr(step)), (0, "<nexar.Persistent all_reduce of group 'train/1.2': freed>"))
+        for start in (step.start, lambda: nexar.start_all([step])):
+            with self.assertRaisesRegex(nexar.CallError, "was freed: prepare it again"):
+                start()
+
+    def test_a_dropped_persistent_one_is_a_warning_where_it_runs_or_has_failed(self):
+        def inactive():
+            self.group.all_reduce_init(np.zeros(3)).wait()
+
+        def failed():
+            step = self.group.all_reduce_init(np.zeros(3))
+            next_op(LOSES_RANK)
+            step.start()
+            self.assertTrue(step.test())
+
+        def runs():
+            step = self.group.all_reduce_init(np.zeros(3))
+            next_op(NEVER_ENDS)
+            step.start()
+
+        self.assertEqual(self.dropped(SUCCEEDS, inactive), [])
+        self.assertEqual(number("fake_open_requests"), 0)
+        text, = self.dropped(SUCCEEDS, failed)
+        self.assertIn("the error of all_reduce of group 'train/1.2' was never seen: all_reduce: peer_lost", text)
+        self.assertEqual(number("fake_open_requests"), 0)
+        text, = self.dropped(SUCCEEDS, runs)
+        self.assertIn("all_reduce of group 'train/1.2' was dropped while it ran", text)
+        self.session.poll()
+
     def test_only_persistent_ones_can_be_started(self):
         request = self.group.barrier_start()
         self.assertRaisesRegex(TypeError, "Request barrier of group 'train/1.2': pending> cannot be started", nexar.start_all, [request])

@@ -1,0 +1,132 @@
+#!/usr/bin/env python3
+"""What a call of the Python package costs above the same call in C: one process, one daemon of its own, a group of one rank,
+8 bytes, both in alternation, medians. The C loops are compiled here, and work on the same group.
+
+    NEXAR_LIBRARY=... NEXAR_NEXARD=... PYTHONPATH=BUILD/bindings/python python_cost.py [ROUNDS]
+"""
+import ctypes
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import numpy as np
+
+import nexar
+import nexar.testing
+
+CALLS = 200  # of one round of one side
+
+LOOPS = r"""
+#include <nexar.h>
+#define LOOP(name, body) \
+    int name(nexar_group* g, double* x, double* y, nexar_request p, int n) { \
+        nexar_op_options o = NEXAR_OP_OPTIONS_INIT; \
+        o.timeout_ms = 5000; o.match_id = 0; o.priority = NEXAR_PRIORITY_DEFAULT; \
+        nexar_request r; nexar_completion c = NEXAR_COMPLETION_INIT; \
+        (void)r; (void)c; (void)o; (void)x; (void)y; (void)p; \
+        while (n-- > 0) { if (body) return 1; } \
+        return 0; \
+    }
+LOOP(all_reduce, nexar_all_reduce(g, x, x, 1, NEXAR_F64, NEXAR_SUM, NULL))
+LOOP(with_options, nexar_all_reduce(g, x, x, 1, NEXAR_F64, NEXAR_SUM, &o))
+LOOP(to_out, nexar_all_reduce(g, x, y, 1, NEXAR_F64, NEXAR_MAX, NULL))
+LOOP(broadcast, nexar_broadcast(g, x, 1, NEXAR_F64, 0, NULL))
+LOOP(barrier, nexar_barrier(g, NULL))
+LOOP(started, nexar_all_reduce_start(g, x, x, 1, NEXAR_F64, NEXAR_SUM, NULL, &r) || nexar_request_wait(r, -1, &c) || nexar_request_free(r))
+LOOP(persistent, nexar_request_start(p) || nexar_request_wait(p, -1, &c))
+LOOP(messages, nexar_recv_start(g, y, 1, NEXAR_F64, 0, 3, NULL, &r) || nexar_send(g, x, 1, NEXAR_F64, 0, 3, NULL) || nexar_request_wait(r, -1, &c) || nexar_request_free(r))
+LOOP(received, nexar_send_start(g, x, 1, NEXAR_F64, 0, 3, NULL, &r) || nexar_recv(g, y, 1, NEXAR_F64, 0, 3, &c, NULL) || nexar_request_wait(r, -1, &c) || nexar_request_free(r))
+LOOP(exchange, nexar_sendrecv(g, x, 1, NEXAR_F64, 0, 3, y, 1, NEXAR_F64, 0, 3, &c, NULL))
+LOOP(replace, nexar_sendrecv_replace(g, x, 1, NEXAR_F64, 0, 3, 0, 3, &c, NULL))
+"""
+
+
+def loops():
+    include = pathlib.Path(__file__).resolve().parents[2] / "include"
+    with tempfile.TemporaryDirectory() as folder:
+        target = os.path.join(folder, "loops.so")
+        subprocess.run(["cc", "-O2", "-shared", "-fPIC", f"-I{include}", "-x", "c", "-", "-o", target], input=LOOPS, text=True, check=True)
+        ctypes.CDLL(os.environ["NEXAR_LIBRARY"], ctypes.RTLD_GLOBAL)
+        return ctypes.CDLL(target)
+
+
+def pairs(group, x, y):
+    """name: (C loop, the call in Python)."""
+    prepared = group.all_reduce_init(x)
+
+    def started():
+        group.all_reduce_start(x).wait()
+
+    def persistent():
+        prepared.start()
+        prepared.wait()
+
+    def messages():
+        request = group.recv_start(y, 0, 3)
+        group.send(x, 0, 3)
+        request.wait()
+
+    def received():
+        request = group.send_start(x, 0, 3)
+        group.recv(y, 0, 3)
+        request.wait()
+
+    return prepared, {
+        "all_reduce(x)": ("all_reduce", lambda: group.all_reduce(x)),
+        "all_reduce(values=x, op='sum')": ("all_reduce", lambda: group.all_reduce(values=x, op="sum")),
+        "all_reduce(x, out=y, op='max')": ("to_out", lambda: group.all_reduce(x, out=y, op="max")),
+        "all_reduce(x, timeout=5)": ("with_options", lambda: group.all_reduce(x, timeout=5)),
+        "all_reduce(x, priority=0)": ("with_options", lambda: group.all_reduce(x, priority=0)),
+        "broadcast(x, root=0)": ("broadcast", lambda: group.broadcast(x, root=0)),
+        "barrier()": ("barrier", lambda: group.barrier()),
+        "all_reduce_start(x).wait()": ("started", started),
+        "persistent start(), wait()": ("persistent", persistent),
+        "recv_start, send, wait": ("messages", messages),
+        "send_start, recv, wait": ("received", received),
+        "sendrecv(x, 0, y)": ("exchange", lambda: group.sendrecv(x, 0, y, 0, 3, 3)),
+        "sendrecv_replace(x, 0)": ("replace", lambda: group.sendrecv_replace(x, 0, 0, 3, 3))}
+
+
+def seconds(function):
+    begin = time.perf_counter()
+    for _ in range(CALLS):
+        function()
+    return (time.perf_counter() - begin) / CALLS
+
+
+def work(group, rounds):
+    x, y = np.zeros(1), np.zeros(1)
+    c = loops()
+    prepared, cases = pairs(group, x, y)
+    rows = []
+    for name, (loop, call) in cases.items():
+        function = getattr(c, loop)
+        function.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_int]
+        arguments = group._handle, x.ctypes.data, y.ctypes.data, prepared._number
+        in_c, in_python, empty = [], [], []
+        for _ in range(rounds):
+            begin = time.perf_counter()
+            assert function(*arguments, CALLS) == 0
+            in_c.append((time.perf_counter() - begin) / CALLS)
+            in_python.append(seconds(call))
+        a, b = statistics.median(in_c) * 1e6, statistics.median(in_python) * 1e6
+        above = statistics.median(p - q for p, q in zip(in_python, in_c)) * 1e6
+        rows.append((name, a, b, above))
+    return rows
+
+
+def main():
+    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 40
+    with nexar.testing.cluster() as cluster:
+        rows, = cluster.run(work, rounds, timeout=300)
+    print("| call | in C | in Python | above C |\n|---|---|---|---|")
+    for name, a, b, above in rows:
+        print(f"| `{name}` | {a:.1f} | {b:.1f} | {above:.2f} |")
+
+
+if __name__ == "__main__":
+    main()
