@@ -376,32 +376,64 @@ def test_a_rank_that_leaves_by_an_exception_aborts_its_group_with_its_text(clust
 
 
 PROGRAM = """
-import numpy, nexar
+import asyncio, concurrent.futures, signal, sys, threading, nexar
 session = nexar.Session()
 group = session.group()
 group.barrier()
-if group.rank == 1:
+def fails():
     raise OSError("the disk is full")
+def fails_in_its_group():
+    with group:
+        fails()
+async def awaits():
+    await group.create_start([1]).wait().barrier_start()
+    fails()
+if group.rank == 1:
+    {tail}
+    sys.exit()
 try:
     group.barrier()
 except nexar.GroupError as error:
-    print(error.rank, error.text)
+    print(error.name, error.rank, error.text)
 """
+# What rank 1 does: (its exit status, what rank 0 reads, what is on rank 1's standard error).
+ENDS = {
+    "fails()": (1, "it aborted the group: OSError: the disk is full", "OSError: the disk is full"),
+    "asyncio.run(awaits())": (1, "it aborted the group: OSError: the disk is full", "OSError: the disk is full"),
+    "concurrent.futures.ThreadPoolExecutor().submit(fails).result()": (
+        1, "it aborted the group: OSError: the disk is full", "OSError: the disk is full"),
+    "threading.Thread(target=fails_in_its_group).start()": (0, "it aborted the group: OSError: the disk is full", "the disk is full"),
+    "signal.raise_signal(signal.SIGINT)": (-signal.SIGINT, "it aborted the group: KeyboardInterrupt", "KeyboardInterrupt"),
+    "with group: sys.exit(3)": (3, "it aborted the group: SystemExit: 3", ""),
+    "with session: sys.exit('no disk')": (1, "it aborted the group: SystemExit: no disk", "no disk"),
+    "raise KeyError('row', 7) from OSError()": (1, "it aborted the group: KeyError: ('row', 7)", "KeyError"),
+    # Python has no hook for these: the end of the process is what the others read.
+    "sys.exit(3)": (3, "", ""),
+    "import os; os._exit(4)": (4, "", ""),
+}
 
 
-def test_an_exception_that_ends_the_program_aborts_its_groups(cluster):
-    """[U18]"""
-    def starts(rank):
-        from harness.ranks import environment_of
-        from harness.system import enter
-        return subprocess.Popen(
-            [sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            env={**os.environ, **environment_of(cluster[1], rank, 2, "ends"), "PYTHONPATH": os.path.dirname(os.path.dirname(nexar.__file__))},
-            preexec_fn=lambda: enter(cluster[1].network.namespace(cluster[1].host)))
-    both = [starts(rank) for rank in (0, 1)]
-    (out, trouble), (_, traceback) = (each.communicate(timeout=30) for each in both)
-    contains(out + trouble, "it aborted the group: OSError: the disk is full")
-    contains(traceback, "OSError: the disk is full")
+def started(node, rank, name, tail):
+    from harness.ranks import environment_of
+    from harness.system import die_with_parent, enter
+
+    def prepare():
+        enter(node.network.namespace(node.host))
+        die_with_parent()
+
+    return subprocess.Popen([sys.executable, "-B", "-c", PROGRAM.replace("{tail}", tail)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                            text=True, preexec_fn=prepare, env={**os.environ, **environment_of(node, rank, 2, name),
+                                                                "PYTHONPATH": os.path.dirname(os.path.dirname(nexar.__file__))})
+
+
+def test_however_an_exception_ends_the_program_the_others_read_its_text(cluster):
+    """[U18] In the main thread, a task, another thread, a pool, by Ctrl-C, by sys.exit in a `with`."""
+    for number, (tail, (status, text, printed)) in enumerate(ENDS.items()):
+        both = [started(cluster[1 + rank], rank, f"ends {number}", tail) for rank in (0, 1)]
+        (out, trouble), (_, traceback) = (each.communicate(timeout=30) for each in both)
+        contains(out + trouble, "PEER_LOST 1 ", text)
+        contains(traceback, printed)
+        equal((both[0].returncode, both[1].returncode), (0, status), f"exits of {tail}: {trouble} {traceback}")
 
 
 def in_threads(me):
@@ -471,8 +503,25 @@ def test_everything_public_is_in_all_and_has_a_docstring(_cluster):
     equal(hidden, [], "public names that __all__ lacks")
 
 
+DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
+
+
+def test_the_page_for_torch_names_what_exists(_cluster):
+    """In the column of nexar: methods and their arguments, what the module has, and reductions."""
+    page = (DOCS / "coming-from-torch.md").read_text()
+    cells = " ".join(line.split(" | ", 1)[1] for line in page.splitlines() if line.startswith("| `") or " | " in line)
+    objects = {"group": nexar.Group, "child": nexar.Group, "session": nexar.Session, "request": nexar.Request}
+    found = set(re.findall(r"\b(group|child|session|request)\.([a-z_]+)\b", cells))
+    lacking = [f"{thing}.{name}" for thing, name in found if not hasattr(objects[thing], name) and name not in ("rank", "size")]
+    equal(lacking, [], "what is no method")
+    equal([name for name in re.findall(r"nexar\.([A-Za-z_]\w+)", cells) if not hasattr(nexar, name) and name != "testing"], [], "what nexar lacks")
+    for name in ("create", "split", "dup", "translate", "all_reduce_init", "sendrecv", *re.findall(r"FLAG_\w+|Priority|shard", " ".join(nexar.__all__))):
+        contains(cells, name)
+    equal([op for op in re.findall(r'`"(\w+)"`', cells) if op not in nexar.OPS], [], "what is no reduction")
+
+
 def test_the_page_for_mpi4py_names_methods_that_exist_and_every_operation(_cluster):
-    page = (pathlib.Path(__file__).resolve().parents[2] / "docs/coming-from-mpi4py.md").read_text()
+    page = (DOCS / "coming-from-mpi4py.md").read_text()
     objects = {"comm": nexar.Group, "group": nexar.Group, "session": nexar.Session, "request": nexar.Request,
                "persistent": nexar.Persistent, "message": nexar.Message}
     for thing, method in re.findall(r"\b(comm|group|session|request|persistent|message)\.([a-z_]+)\(", page.split("## Memory")[0]):

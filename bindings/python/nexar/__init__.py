@@ -22,6 +22,10 @@ cheap. session.ops() submits many operations as one.
 While anything waits, other threads run and Ctrl-C works: it cancels the operation of a blocking form, on all ranks of
 the group, and raises KeyboardInterrupt. A wait for a Request leaves that pending.
 
+An exception that ends the program aborts its groups, and the other ranks read its text; so does one that leaves the `with` of a
+group or session, also in another thread, and sys.exit(3) there. (Of sys.exit outside a `with` Python reports nothing: the
+others read that the process has ended.)
+
 Failures are nexar.Error, in classes by what one can do about them; ValueError and TypeError say what this package does
 not take. Linux on 64-bit machines only, as the library.
 """
