@@ -199,8 +199,9 @@ typedef struct nexar_error {
     nexar_status code;
     int32_t error_class;    /* NEXAR_CLASS_... of code */
     int32_t system_errno;   /* of the system call that failed; 0: none did */
-    int64_t rank;           /* at fault, in its group; -1: none or not known */
-    int64_t other_rank;     /* the other rank: of a lost link, a clash, or differing options; -1: none */
+    int64_t rank;           /* at fault, in its group; -1: none or not known. Of MISMATCH: one of two that differ, and
+                               either may be the wrong one: the text says what each called */
+    int64_t other_rank;     /* the other rank: of a lost link, a clash, a mismatch, or differing options; -1: none */
     uint64_t sequence;      /* the collective's number in its group, from 0; NEXAR_NO_SEQUENCE: not of a collective, or
                                of one that was refused before it got a number, as a finished group refuses all */
     uint32_t epoch;         /* of the group; 0: not about a group */
@@ -1103,7 +1104,9 @@ NEXAR_API nexar_status nexar_request_wait(nexar_request request, int64_t timeout
 
 /* Finds one of count requests (at most 4096, of one session; those that are 0 or inactive are skipped) that has ended,
  * or waits until one has: NEXAR_OK, its index and its completion, which has the operation's status. NEXAR_PENDING: none
- * has ended, and nothing is written. INVALID_ARGUMENT: count is 0, or all requests are 0 or inactive. */
+ * has ended, and nothing is written. INVALID_ARGUMENT: count is 0, or all requests are 0 or inactive. The array is not
+ * written: where it is used again, set the entry to 0 when its request has been handled (and freed), else the next call
+ * finds that one again, or is BAD_HANDLE. A persistent one is inactive by then, and may stay. */
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_request_test_any(const nexar_request* requests, uint64_t count,
                                                                uint64_t* index, nexar_completion* completion);
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_request_wait_any(const nexar_request* requests, uint64_t count,
@@ -1112,7 +1115,8 @@ NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_request_wait_any(const nexar_reque
 
 /* As test_any and wait_any, but all that have ended: *ended of them, at least 1, with their places in the array in
  * indices, ascending, and their completions (as for wait_all) in the same order: the k-th is of requests[indices[k]].
- * indices and completions (or NULL) have room for count. NEXAR_PENDING: none has ended, and *ended is 0. */
+ * indices and completions (or NULL) have room for count. NEXAR_PENDING: none has ended, and *ended is 0. Set the
+ * entries of those that you have handled to 0, as above. */
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_request_test_some(const nexar_request* requests, uint64_t count,
                                                                 uint64_t* indices, uint64_t* ended,
                                                                 nexar_completion* completions, uint64_t stride);

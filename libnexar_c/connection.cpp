@@ -103,10 +103,11 @@ Result<void> Connection::dial(const ConnectOptions& options, Time until) {
     if (fd_ < 0) return fail(io_error("cannot create a socket"));
     while (::connect(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
         if (errno == ENOENT || errno == ENOTDIR || errno == ECONNREFUSED)
-            return fail(Errc::not_found, "no daemon listens on " + options.path +
-                                             "; start it (systemctl start nexard; without systemd: nexard), "
-                                             "or name the socket of another "
-                                             "daemon in NEXAR_SOCKET");
+            return fail(Errc::not_found,
+                        "no daemon listens on " + options.path +
+                            "; start it (systemctl start nexard; without systemd: nexard), "
+                            "or name the socket of another daemon in NEXAR_SOCKET. For a first "
+                            "try without one: nexarctl dev -n 4 -- PROGRAM");
         if (errno == EACCES)
             return fail(
                 io_error("this user may not use " + options.path + " (ls -l " + options.path +

@@ -327,7 +327,7 @@ class RunWithoutDaemon(Case):
         mark = Path(self.folder.name) / "started"
         done = ctl("run", "-n", 2, "--", "touch", mark, NEXAR_SOCKET=self.socket)
         self.assertEqual((done.returncode, done.stdout, mark.exists()), (3, "", False))
-        for hint in (self.socket, "nothing was started", "systemctl start nexard", "NEXAR_SOCKET"):
+        for hint in (self.socket, "nothing was started", "systemctl start nexard", "NEXAR_SOCKET", "nexarctl dev"):
             self.assertIn(hint, done.stderr)
         done = ctl("run", "--json", "-n", 2, "--", "touch", mark, NEXAR_SOCKET=self.socket)
         self.assertEqual(json.loads(done.stdout)["error"]["name"], "NO_DAEMON")

@@ -35,7 +35,18 @@ def test_the_c_example_sums_and_says_what_failed(cluster):
         equal(ranks_of(cluster, [hello]), [(0, "0 2 4 6\n")] * 2, "exits and outputs")
         alone = subprocess.run([hello], capture_output=True, text=True, env={"NEXAR_SOCKET": "/nowhere"}, timeout=10)
         equal((alone.returncode, alone.stdout), (1, ""), "without a daemon")
-        contains(alone.stderr, "session: session_open: NOT_FOUND", "/nowhere")
+        contains(alone.stderr, "session: session_open: NOT_FOUND", "/nowhere", "nexarctl dev")
+
+
+def test_what_the_page_has_typed_is_what_there_is(_cluster):
+    """The folders of an installation, and `nexarctl dev` with its flags, as a first try types them."""
+    page = (ROOT / "README.md").read_text()
+    tried = subprocess.run([os.environ["NEXAR_TEST_NEXARCTL"], "dev", "--help"], capture_output=True, text=True, timeout=20)
+    for flag in set(re.findall(r"nexarctl dev ((?:-\S+ \d+ )+)", page)):
+        for name in re.findall(r"-[-a-z]+", flag):
+            contains(tried.stdout + tried.stderr, name)
+    for line in re.findall(r"^    .*nexarctl dev .*$", page, re.MULTILINE):
+        contains(line, "-n 4", " -- ")
 
 
 def test_the_python_example_sums(cluster):
