@@ -12,7 +12,7 @@ import numpy as np
 from . import _arrays, _library, _quick
 from ._arrays import Memory, Values
 from ._calls import Calls
-from ._errors import error_of
+from ._errors import Error, error_of
 from ._library import ANY_SOURCE, ANY_TAG, lib
 from ._requests import Request, _Clock
 from ._several import wait_all
@@ -136,9 +136,15 @@ class Messages(Calls):
         """As sendrecv with one array: a copy of it is sent, and the message received is written into it. Returns (source,
         tag, elements). After an error its content is not specified. Raises ValueError for memory that cannot be used, and
         nexar.Error."""
-        if not self._dropped and type(values) is np.ndarray:
-            got = _quick.exchange(_quick.SEND, _quick.RECV, self._handle, values.copy(), to, send_tag, values, source, tag, timeout, 0,
-                                  priority, 0)
+        if _quick.wait is not None and not self._dropped and type(values) is np.ndarray:
+            copied, spare = self._connection.copied(values)
+            try:
+                got = _quick.exchange(_quick.SEND, _quick.RECV, self._handle, copied, to, send_tag, values, source, tag, timeout, 0,
+                                      priority, 0)
+            except Error:
+                self._connection.give_back(spare)
+                raise  # of another exception it may be in use still: the session's end frees it
+            self._connection.give_back(spare)
             if got is not NotImplemented:
                 return got  # type: ignore[no-any-return]
         address, elements, dtype = _arrays.array(values, True)

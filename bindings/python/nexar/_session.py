@@ -39,7 +39,8 @@ class _Connection:
         self.ops = threading.local()  # its depth: how many op groups of this thread are open
         self._lock, self._threads_in_ops = threading.Lock(), 0
         self.dropped, self.keys = Dropped(), itertools.count(1)  # requests are found by their key
-        weakref.finalize(self, lib.nexar_session_close, self.handle).atexit = False  # the library does so
+        self._spares: list[tuple[int, int]] = []  # (address, bytes), at most one: see copied
+        weakref.finalize(self, _close, self.handle, self._spares).atexit = False  # the library does so
         _connections.add(self)
         _watch_exceptions()
 
@@ -74,9 +75,48 @@ class _Connection:
             text = "this thread is inside session.ops(), where nothing can be waited for: use the _start forms"
             raise CallError(BAD_STATE, f"BAD_STATE: {text}", text=text)
 
+    def copied(self, values: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], tuple[int, int] | None]:
+        """A copy that stays until give_back. One of a size where that pays is in shared memory, which is kept for the next:
+        it is copied once, and not again into scratch memory."""
+        if not _SPARE_MIN <= values.nbytes <= _SPARE_MAX or values.dtype.hasobject:
+            return values.copy(), None
+        with contextlib.suppress(IndexError):
+            spare = self._spares.pop()
+            if spare[1] >= values.nbytes:
+                return _copied_to(spare, values)
+            lib.nexar_free(self.handle, spare[0])
+        memory, how = c_void_p(), options(_library.AllocOptions, lib.nexar_alloc_options_init)
+        if lib.nexar_alloc(self.handle, values.nbytes, byref(how), byref(memory)) != 0:
+            return values.copy(), None
+        return _copied_to((memory.value or 0, values.nbytes), values)
+
+    def give_back(self, spare: tuple[int, int] | None) -> None:
+        """Nothing uses the copy any more."""
+        if spare is not None:
+            self._spares.append(spare)
+            while len(self._spares) > 1:
+                with contextlib.suppress(IndexError):  # another thread was first
+                    lib.nexar_free(self.handle, self._spares.pop()[0])
+
     def opened(self, handle: int) -> Group:
         """The Group of the handle of an opening: one object, whichever thread sees the completion first."""
         return self.groups.get(handle) or Group(self, handle)
+
+
+_SPARE_MIN, _SPARE_MAX = 32 << 10, 16 << 20
+
+
+def _copied_to(spare: tuple[int, int], values: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], tuple[int, int]]:
+    block: Any = (c_char * values.nbytes).from_address(spare[0])
+    copy: np.ndarray[Any, Any] = np.ndarray(values.shape, values.dtype, buffer=block)
+    np.copyto(copy, values)
+    return copy, spare
+
+
+def _close(handle: int | None, spares: list[tuple[int, int]]) -> None:
+    for address, _ in spares:
+        lib.nexar_free(handle, address)
+    lib.nexar_session_close(handle)
 
 
 def _free_memory(connection: _Connection, address: int) -> None:

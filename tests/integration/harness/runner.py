@@ -35,20 +35,20 @@ def same_failure(outcomes, name, rank=None, other_rank=None, node=None, since=0,
 
 
 def run_one(test, cluster):
-    """The scenario's result in words; leaves the cluster mended, or closed: then the next one gets a new one."""
+    """The scenario's result in words (of what it returns: why it was skipped); leaves the cluster mended, or closed: then the next one gets a new one."""
     expected = getattr(test, "expected_failure", None)
     if expected:
         print(f"        {test.__name__}: {run_expected(expected, test, cluster)}", flush=True)
         Job.dispose_all()
         cluster.close()  # who knows what the failure left in the daemons
         return f" (fails as expected: {expected})", None
-    test(cluster)
+    skipped = test(cluster)
     crashed = cluster.crashed()
     if crashed:
         raise AssertionError("; ".join(crashed))
     Job.dispose_all()
     cluster.mend()
-    return "", cluster
+    return f" ({skipped})" if isinstance(skipped, str) else "", cluster
 
 
 def main(tests, nodes=3, before=lambda: None, **environment):

@@ -246,6 +246,23 @@ class Binding(OverFake):
             self.assertEqual(number("fake_open_requests"), 0)
             self.assertGreater(number("fake_cancels"), cancels)
 
+    def test_the_copy_of_a_large_exchange_is_in_shared_memory_and_kept_for_the_next(self):
+        whole = np.full(100_000, 42, np.int32)
+        memories = []
+        for count, what in ((100_000, SUCCEEDS), (50_000, SUCCEEDS), (100_000, LOSES_RANK), (90_000, SUCCEEDS), (100, SUCCEEDS)):
+            whole[:] = 42
+            next_op(what)
+            if what == LOSES_RANK:
+                self.assertRaises(nexar.GroupError, self.group.sendrecv_replace, whole[:count], 2, send_tag=1 << 40)
+            else:
+                self.assertEqual(self.group.sendrecv_replace(whole[:count], 2, send_tag=1 << 40), (2, 9, count - 1))
+                self.assertEqual(whole[:count - 1].tolist(), list(range(10, 9 + count)))
+            memories.append(number("fake_memories"))
+        self.assertEqual(memories, [1 if _quick._native else 0] * 5)
+        larger = np.full(200_000, 42, np.int32)
+        self.group.sendrecv_replace(larger, 2, send_tag=1 << 40)
+        self.assertEqual(number("fake_memories"), memories[0])  # the smaller one is freed; tearDown sees that none is left
+
     def test_every_form_of_a_message_takes_a_time_out_and_a_priority(self):
         room, piece, whole = np.zeros(4, np.int32), np.array([1, 42], np.int32), np.array([1, 42], np.int32)
         given = {"timeout": 2.5, "priority": nexar.Priority.CRITICAL}
