@@ -11,6 +11,8 @@
 #define HWY_DISABLED_TARGETS (0xffLL | HWY_SSSE3)
 #endif
 #else
-// NEON is the baseline of AArch64; the kernels keep vectors in structs, so SVE is out.
+// NEON is the baseline of AArch64; the kernels keep vectors in structs, so SVE is out, also where the
+// compiler may use it.
 #define HWY_COMPILE_ONLY_STATIC
+#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
 #endif

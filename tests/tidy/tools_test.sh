@@ -45,6 +45,12 @@ fake dpkg-query 'printf "installed cmake, ,\nunknown make, ,\ninstalled pkgconf,
 missing_line() { with_fakes missing_packages "$1" | tr '\n' ' '; }
 expect "a package that is only known counts as missing" 0 '(^| )make ' missing_line 12
 expect "Debian 13's own packages are asked for there" 0 'libssl-dev libcatch2-dev' missing_line 13
+fake dpkg 'echo amd64'
+expect "Debian 12's C++ library for AArch64 is asked for there" 0 'qemu-user .*libstdc\+\+-12-dev-arm64-cross' missing_line 12
+expect "and Debian 13's there" 0 'qemu-user .*libstdc\+\+-14-dev-arm64-cross' missing_line 13
+fake dpkg 'echo arm64'
+no_cross() { ! missing_line 12 | grep -q arm64-cross; }
+expect "a machine that is AArch64 needs none" 0 '' no_cross
 not_listed() { ! missing_line 12 | grep -qE "(^| )$1 "; }
 expect "an installed package is not missing" 0 '' not_listed cmake
 expect "a virtual package is met by its provider" 0 '' not_listed pkg-config

@@ -24,8 +24,14 @@ packages_common=(
 # needed_packages RELEASE: the packages of that Debian release, one per line.
 needed_packages() {
     printf '%s\n' "${packages_common[@]}"
+    local cxx=libstdc++-12-dev
     if [ "$1" = 13 ]; then
         printf '%s\n' libssl-dev libcatch2-dev
+        cxx=libstdc++-14-dev
+    fi
+    # tests/unit/reduce/aarch64: elsewhere the ordinary tests run on AArch64 itself, or not at all.
+    if [ "$(dpkg --print-architecture)" = amd64 ]; then
+        printf '%s\n' qemu-user binutils-aarch64-linux-gnu "$cxx-arm64-cross"
     fi
 }
 

@@ -1,11 +1,11 @@
 #!/bin/bash
 # The tests of reduce/ on AArch64: compiled with clang for it, and run under qemu-user. So the golden bits are compared on
-# NEON too, by a host that has none. Half a minute; exits 77, with the reason, where a tool is missing.
+# NEON too, by a host that has none, and with SVE of three lengths. Half a minute of two cores; exits 77, with the reason, where a
+# tool is missing: tools/setup installs them.
 #
 #     run.sh [PART-OF-A-TEST-CASE'S-NAME]
 #
-# On Debian it needs qemu-user, libstdc++-12-dev-arm64-cross and binutils-aarch64-linux-gnu besides what the build needs. Catch2
-# is replaced by a header beside this file.
+# Only Highway's headers are needed, and Catch2 is replaced by a header beside this file: so nothing of Debian's arm64 is.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../../../.." && pwd)
@@ -18,7 +18,7 @@ skip() {
 qemu=$(command -v qemu-aarch64 || command -v qemu-aarch64-static) || skip "qemu-aarch64 is missing (Debian: qemu-user)"
 clang=$(command -v clang++-19 || command -v clang++) || skip "clang++ is missing"
 ls -d /usr/aarch64-linux-gnu/include/c++/* > /dev/null 2>&1 ||
-    skip "the C++ library for AArch64 is missing (Debian: libstdc++-12-dev-arm64-cross)"
+    skip "the C++ library for AArch64 is missing (Debian: libstdc++-*-dev-arm64-cross)"
 command -v aarch64-linux-gnu-ld > /dev/null || skip "the linker for AArch64 is missing (Debian: binutils-aarch64-linux-gnu)"
 [ -f /usr/include/hwy/highway.h ] || skip "Highway's headers are missing (Debian: libhwy-dev)"
 
@@ -28,14 +28,27 @@ trap 'rm -rf "$out"' EXIT
 mkdir "$out/include"
 ln -s /usr/include/hwy "$out/include/hwy"
 
-flags=(--target=aarch64-linux-gnu -std=c++2b -O2 -ffp-contract=off -static -w -DHWY_SHARED_DEFINE
-       -I"$here" -I"$root/tests/unit/reduce" -I"$root/daemon" -I"$root/proto" -I"$out/include")
-sources=("$root"/daemon/reduce/*.cpp "$root"/tests/unit/reduce/*.cpp "$here/main.cpp")
-objects=()
-for source in "${sources[@]}"; do
-    object="$out/$(echo "${source#"$root"/}" | tr / _).o"
-    "$clang" "${flags[@]}" -c "$source" -o "$object"
-    objects+=("$object")
-done
-"$clang" "${flags[@]}" "${objects[@]}" -o "$out/reduce_tests"
-"$qemu" "$out/reduce_tests" "$@"
+# compile FOLDER FLAG...: the tests as a program for AArch64, $out/FOLDER/tests.
+compile() {
+    local folder=$out/$1
+    shift
+    mkdir "$folder"
+    printf '%s\n' "$root"/daemon/reduce/*.cpp "$root"/tests/unit/reduce/*.cpp "$here/main.cpp" |
+        (cd "$folder" && xargs -P "$(nproc)" -n 1 "$clang" --target=aarch64-linux-gnu "$@" -std=c++2b -O2 -ffp-contract=off \
+            -w -DHWY_SHARED_DEFINE -I"$here" -I"$root/tests/unit/reduce" -I"$root/daemon" -I"$root/proto" -I"$out/include" -c)
+    "$clang" --target=aarch64-linux-gnu -static "$folder"/*.o -o "$folder/tests"
+}
+
+# run CPU PROGRAM PART
+run() {
+    echo "== $1"
+    "$qemu" -cpu "$1" "$out/$2/tests" "$3"
+}
+
+only=${1:-}
+compile neon
+run cortex-a53 neon "$only"
+# For machines with SVE: kernels stay NEON (reduce/targets.hpp); what the compiler makes of the plain loops uses SVE, with vectors
+# of the machine's length.
+compile sve -march=armv9-a
+for bits in 128 256 512; do run "max,sve$bits=on,sve-max-vq=$((bits / 128))" sve "$only"; done
