@@ -5,7 +5,9 @@
 
 Every result is compared. After a tenth of the operations, which is the warm-up, and at the end: resident memory of each daemon
 and rank, which may grow by less than 1 MiB, and descriptors, which must be as many. At the end the daemons must hold nothing.
-The mixed operations are some random ones of each kind, over and over (tests/oracle).
+The figures of every tenth are shown: what grew is the process's own memory (anonymous), or pages of programs and libraries that
+it has read for the first time. The mixed operations are some random ones of each kind, over and over (tests/oracle); a warm-up has
+each of them once.
 """
 import argparse
 import gc
@@ -16,6 +18,7 @@ import pathlib
 import random
 import sys
 import time
+import typing
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE.parent / "integration")]
@@ -30,17 +33,26 @@ from oracle.program import ROWS, Group, Program  # noqa: E402
 
 GROWTH_MAX = 1 << 20
 MIXED_EVERY, MIXED = 250, 200  # operations between two mixed ones; different ones
+MARK_SECONDS = 7200  # for a tenth of the operations
 fork = multiprocessing.get_context("fork")
 
 
-def resident(pid):
-    """(bytes, of them shared memory): that of regions is the client's, and mapped by the daemon."""
-    fields = dict(line.split(":", 1) for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines() if ":" in line)
-    return [int(fields[name].split()[0]) << 10 for name in ("VmRSS", "RssShmem")]
+class Figures(typing.NamedTuple):
+    """Bytes: anonymous; of files, as programs and libraries are; and shared, which is the client's, and mapped by the daemon."""
+    anonymous: int
+    files: int
+    shared: int
+    descriptors: int
 
+    @property
+    def own(self):
+        return self.anonymous + self.files
 
-def descriptors(pid):
-    return len(os.listdir(f"/proc/{pid}/fd"))
+    @classmethod
+    def of(cls, pid):
+        fields = dict(line.split(":", 1) for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines() if ":" in line)
+        return cls(*(int(fields[name].split()[0]) << 10 for name in ("RssAnon", "RssFile", "RssShmem")),
+                   len(os.listdir(f"/proc/{pid}/fd")))
 
 
 class Small:
@@ -137,10 +149,10 @@ def work(pipe, environment, operations, marks):
 
 
 def figures(cluster, workers):
-    """{name: (resident, shared, descriptors)}"""
+    """{name: Figures}"""
     pids = {f"daemon {node.number}": node._process.pid for node in cluster.nodes}
     pids |= {f"rank {rank}": worker.pid for rank, (worker, _) in enumerate(workers)}
-    return {name: (*resident(pid), descriptors(pid)) for name, pid in pids.items()}
+    return {name: Figures.of(pid) for name, pid in pids.items()}
 
 
 def measured(cluster, workers, seconds):
@@ -155,14 +167,20 @@ def measured(cluster, workers, seconds):
     return found
 
 
+def show(mark, now, before):
+    growth = (f"{name} {found.anonymous - before[name].anonymous >> 10:+d} {found.files - before[name].files >> 10:+d} "
+              f"{found.shared - before[name].shared >> 10:+d} KiB" for name, found in now.items())
+    print(f"after {mark} operations, since the warm-up (own, files, shared): {'; '.join(growth)}", flush=True)
+
+
 def grown(before, after):
     words = []
-    for name, (rss, shared, fds) in before.items():
-        growth = (after[name][0] - after[name][1]) - (rss - shared)
-        print(f"{name}: own memory {rss - shared >> 10} KiB after the warm-up, {growth / 1024:+.0f} KiB since; "
-              f"shared {shared >> 10} KiB, {(after[name][1] - shared) / 1024:+.0f} KiB; "
-              f"{fds} descriptors, {after[name][2] - fds:+d}", flush=True)
-        if growth >= GROWTH_MAX or after[name][1] - shared >= GROWTH_MAX or after[name][2] != fds:
+    for name, then in before.items():
+        now = after[name]
+        print(f"{name}: own memory {then.own >> 10} KiB after the warm-up, {now.own - then.own >> 10:+d} KiB since; "
+              f"shared {then.shared >> 10} KiB, {now.shared - then.shared >> 10:+d} KiB; "
+              f"{then.descriptors} descriptors, {now.descriptors - then.descriptors:+d}", flush=True)
+        if now.own - then.own >= GROWTH_MAX or now.shared - then.shared >= GROWTH_MAX or now.descriptors != then.descriptors:
             words.append(f"{name} has grown")
     return words
 
@@ -172,7 +190,9 @@ def main():
     parser.add_argument("--operations", type=int, default=1_000_000)
     parser.add_argument("--ranks", type=int, default=2)
     chosen = parser.parse_args()
-    begin, marks = time.monotonic(), (chosen.operations // 10, chosen.operations)
+    if chosen.operations < 10 * MIXED_EVERY * MIXED:
+        parser.error(f"--operations: at least {10 * MIXED_EVERY * MIXED}, or the warm-up has not all of the mixed ones")
+    begin, marks = time.monotonic(), tuple(chosen.operations * tenth // 10 for tenth in range(1, 11))
     with nexar.testing.cluster(2, chosen.ranks, nexard=os.environ["NEXAR_TEST_NEXARD"]) as cluster:
         workers = []
         for rank in range(chosen.ranks):
@@ -181,8 +201,10 @@ def main():
             worker.start()
             theirs.close()
             workers.append((worker, ours))
-        before = measured(cluster, workers, 3600)
-        after = measured(cluster, workers, 36000)
+        before = measured(cluster, workers, MARK_SECONDS)
+        for mark in marks[1:]:
+            after = measured(cluster, workers, MARK_SECONDS)
+            show(mark, after, before)
         ended = [pipe.recv() for _, pipe in workers]
         words = grown(before, after)
         left = [node.ask("status")[what] for node in cluster.nodes for what in ("groups", "ops_in_flight")]

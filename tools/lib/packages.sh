@@ -17,7 +17,7 @@ packages_common=(
     cmake ninja-build pkg-config make perl patch
     libuv1-dev capnproto libcapnp-dev libspdlog-dev libhwy-dev libcli11-dev libtomlplusplus-dev
     nlohmann-json3-dev
-    spin xz-utils dpkg-dev python3 python3-numpy iproute2 nftables
+    spin strace xz-utils dpkg-dev python3 python3-numpy iproute2 nftables
     python3-dev python3-pip python3-setuptools python3-wheel mypy
 )
 
