@@ -13,6 +13,7 @@ Success always means the right data, which each rank has compared itself, and th
   free         in that group: CLOSED for what the rank had pending. The others: ABORTED naming it for the collectives that it
                had started, and messages with it; PEER_LOST for what needs it, and then for everything, as below
   abort        in that group: as death, and every error has the reason; CLOSED for what the rank itself had pending
+  exception    abort, in all groups of the rank
   death        PEER_LOST naming the victim, in its groups only, and for every operation that begins after the first such error.
                No barrier succeeds that the victim had not begun
 """

@@ -137,7 +137,8 @@ class Death:
 
 @dataclasses.dataclass(frozen=True)
 class Leave:
-    """rank: of the program. Instead of its step `step` it frees the step's group, or aborts it, whatever is pending there."""
+    """rank: of the program. Instead of its step `step` it frees the step's group, or aborts it, whatever is pending there. Or, in
+    the simulator only, it aborts all its groups and ends, as a program does that an exception ends (how: "exception")."""
     rank: int
     step: int
     how: str
@@ -167,7 +168,8 @@ class Program:
 
     def lost(self, group):
         """The program's rank that the group loses; None: none."""
-        if self.leave and self.step(self.leave.step).group == group:
+        if self.leave and (self.step(self.leave.step).group == group
+                           or (self.leave.how == "exception" and self.leave.rank in group.members)):
             return self.leave.rank
         return self.death.rank if self.death and self.death.rank in group.members else None
 

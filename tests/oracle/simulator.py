@@ -1,22 +1,25 @@
 #!/usr/bin/python3
 """The same random programs in the simulator (tests/sim/oracle_test.cpp): with reordering, lost channels, and delays.
 
-    NEXAR_BUILD_DIR=build/whole tests/oracle/simulator.py [--seed FIRST] [--programs N] [--sabotage] [--show]
+    NEXAR_BUILD_DIR=build/whole tests/oracle/simulator.py [--seed FIRST] [--programs N] [--kind KIND] [--sabotage] [--show]
 
-A program goes to the simulator as text, in which everything stands that its ranks call and must get; nothing is computed
+Kinds: plain; death, a rank dies; leave, it frees or aborts a group; exception, it aborts all its groups and ends. Of these three
+allowed.py judges the end of every call. A program goes to the simulator as text, in which everything stands that its ranks call and must get; nothing is computed
 there. A line is an item of one rank (its number in the program), in the rank's order:
 
     program SEED            the first line
     places N...             the node of each rank
+    processes N...          the session of each rank
     group NUMBER MADE PARENT CALL MEMBER...         MADE: open, split, dup
     collective STEP RANK GROUP KIND DTYPE OP COUNT ROOT MATCH_ID SCALAR (COUNTS or -) (SENDS or -) (RECEIVES or -) IN OUT
     send STEP RANK GROUP DTYPE TO TAG NUMBER BYTES
     recv STEP RANK GROUP DTYPE FROM TAG ROOM NUMBER         the message that it must get; -1: any that fits, each once
     wait RANK               for the end of all that the rank has begun
+    lose STEP RANK GROUP HOW        the rank goes: die, die_later (within 3 ms), free, abort, exception
     end
 
-Bytes are hexadecimal after an x; lists have commas; a side that the rank has not is a dash. Programs without deaths and early
-ends, sums that are exact, at most STEP_BYTES in a side of a step: the simulator has the others in its own tests.
+Bytes are hexadecimal after an x; lists have commas; a side that the rank has not is a dash. Programs without cancels and deadlines,
+sums that are exact, at most STEP_BYTES in a side of a step: the simulator has the others in its own tests.
 """
 import argparse
 import dataclasses
@@ -30,14 +33,16 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE.parent / "integration")]
 
 from harness import nexar  # noqa: E402
-from oracle import data, messages  # noqa: E402
+from oracle import allowed, data, messages  # noqa: E402
 from oracle.calls import content  # noqa: E402
 from oracle.draw import draw  # noqa: E402
 from oracle.program import ANY_SOURCE, ANY_TAG, matches  # noqa: E402
 from oracle.reference import expected  # noqa: E402
+from oracle.thread import Outcome  # noqa: E402
 
 STEP_BYTES = 40_000
-MESSAGE_FENCE = 10**6  # and a step's number: the barriers around it
+MESSAGE_FENCE = 10**6  # and twice a step's number, or one more: the barriers around it
+KINDS = ("plain", "death", "leave", "exception")
 
 
 def hexadecimal(array):
@@ -108,15 +113,60 @@ def fenced(step, lines):
     return barrier(MESSAGE_FENCE + 2 * step.number) + lines + barrier(MESSAGE_FENCE + 2 * step.number + 1)
 
 
-def text_of(seed):
-    program = draw(seed, "plain")
-    lines = [f"program {seed}", "places " + " ".join(map(str, program.places))]
+def drawn(seed, kind):
+    """(the program with the steps that the simulator can have, lines of each)."""
+    program = draw(seed, "leave" if kind == "exception" else kind)
+    if kind == "exception":
+        program = dataclasses.replace(program, leave=dataclasses.replace(program.leave, how="exception"),
+                                      hosts=tuple(range(len(program.hosts))))
+    steps = {step.number: suitable(step) for step in program.steps}
+    lines = {number: step and items_of(program, step) for number, step in steps.items()}
+    return program.without([number for number, found in lines.items() if not found]), lines
+
+
+def with_loss(program, step, lines):
+    """The step's lines, and at their place among them how the rank is lost."""
+    loss = program.death or program.leave
+    if not loss or loss.step != step.number:
+        return lines
+    how = {"before": "die", "started": "die", "later": "die_later"}[loss.when] if program.death else loss.how
+    line = f"lose {step.number} {loss.rank} {step.group.number} {how}"
+    if not program.death or loss.when != "started":
+        return [line, *lines]
+    last = max((at for at, each in enumerate(lines) if each.split()[:3] in (["collective", str(step.number), str(loss.rank)],
+                                                                           ["send", str(step.number), str(loss.rank)],
+                                                                           ["recv", str(step.number), str(loss.rank)])), default=-1)
+    return [*lines[:last + 1], line, *lines[last + 1:]]
+
+
+def text_of(seed, kind):
+    program, items = drawn(seed, kind)
+    lines = [f"program {seed}", "places " + " ".join(map(str, program.places)), "processes " + " ".join(map(str, program.hosts))]
     for group in program.groups:
         parent, call = (-1, -1) if group.parent is None else (group.parent, group.call)
         lines.append(f"group {group.number} {group.made} {parent} {call} " + " ".join(map(str, group.members)))
-    for step in filter(None, map(suitable, program.steps)):
-        lines += items_of(program, step) or []
+    for step in program.steps:
+        lines += with_loss(program, step, items[step.number])
     return "\n".join([*lines, "end", ""])
+
+
+def judged(kind, text):
+    """Words about the ends of calls in the programs of a kind. text: what the simulator wrote."""
+    words = []
+    for one in text.split("performance ")[1:]:
+        seed, *lines = one.splitlines()
+        program, outcomes = drawn(int(seed), kind)[0], {}
+        for rank in range(len(program.places)):
+            if not program.death or program.death.rank != rank:
+                outcomes[rank] = []
+        for line in lines:
+            rank, step, what, name, culprit, began, ended, *text = line.split(" ", 7)
+            step, fence = (int(step), False) if int(step) < MESSAGE_FENCE else ((int(step) - MESSAGE_FENCE) // 2, True)
+            if int(rank) in outcomes:
+                outcomes[int(rank)].append(Outcome(step, "fence" if fence else what, name, int(culprit), " ".join(text), None,
+                                                   int(began), int(ended)))
+        words += [f"seed {seed}, {kind}: {word}" for word in allowed.judge(program, outcomes)]
+    return words
 
 
 def spoiled(text):
@@ -128,26 +178,42 @@ def spoiled(text):
     return "\n".join(lines)
 
 
+def performed(kind, texts, sabotage=False):
+    """Whether the simulator did what it must. sabotage: one error is another one."""
+    with tempfile.TemporaryDirectory(prefix="nexar-simulator.") as folder:
+        programs, outcomes = pathlib.Path(folder, "programs"), pathlib.Path(folder, "outcomes")
+        programs.write_text("".join(texts))
+        names = {"NEXAR_SIM_PROGRAMS": str(programs), "NEXAR_SIM_OUTCOMES": str(outcomes)}
+        if subprocess.run([os.environ["NEXAR_TEST_SIM_ENGINE"], "[oracle]"], env={**os.environ, **names}).returncode != 0:
+            return False
+        ends = outcomes.read_text()
+        words = judged(kind, ends.replace(" PEER_LOST ", " TIMED_OUT ", 1) if sabotage else ends)
+        print(*words, sep="\n", end="\n" if words else "")
+        return not words
+
+
 def main(given=None):
-    """How the simulator ended: 0, all is as it must be."""
+    """0: all is as it must be."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--programs", type=int, default=40)
+    parser.add_argument("--kind", choices=KINDS, action="append")
     parser.add_argument("--show", action="store_true")
     parser.add_argument("--sabotage", action="store_true")
     chosen = parser.parse_args(given)
-    texts = [text_of(seed) for seed in range(chosen.seed, chosen.seed + chosen.programs)]
-    if chosen.sabotage:
-        texts[-1] = spoiled(texts[-1])
-    if chosen.show:
-        print(*texts)
-    with tempfile.NamedTemporaryFile("w", suffix=".programs") as file:
-        file.write("".join(texts))
-        file.flush()
-        ended = subprocess.run([os.environ["NEXAR_TEST_SIM_ENGINE"], "[oracle]"], env={**os.environ, "NEXAR_SIM_PROGRAMS": file.name}).returncode
+    failed = []
+    for kind in chosen.kind or KINDS:
+        texts = [text_of(seed, kind) for seed in range(chosen.seed, chosen.seed + chosen.programs)]
+        if chosen.sabotage and kind == "plain":
+            texts[-1] = spoiled(texts[-1])
+        if chosen.show:
+            print(*texts)
+        if not performed(kind, texts, chosen.sabotage):
+            failed.append(kind)
     print(f"programs of seeds {chosen.seed} to {chosen.seed + chosen.programs - 1}: "
-          + ("as they must be" if ended == 0 else "failed; again: tests/oracle/simulator.py --programs 1 --seed THE_SEED"))
-    return ended
+          + (f"failed: {failed}; again: tests/oracle/simulator.py --programs 1 --seed THE_SEED --kind KIND" if failed
+             else "as they must be"))
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

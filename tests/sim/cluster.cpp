@@ -306,7 +306,8 @@ void Cluster::connect(uint32_t a, uint32_t b) {
 }
 
 SimGroup Cluster::make_group(std::vector<uint32_t> placement,
-                             const std::map<uint32_t, wire::PlanTableRecord>& plans, bool shared) {
+                             const std::map<uint32_t, wire::PlanTableRecord>& plans, bool shared,
+                             const std::vector<SessionId>& sessions) {
     SimGroup group;
     std::map<uint32_t, SessionId> session_of;
     group.placement = std::move(placement);
@@ -324,7 +325,10 @@ SimGroup Cluster::make_group(std::vector<uint32_t> placement,
     for (uint32_t rank = 0; rank < group.size(); ++rank) {
         const auto known = session_of.find(group.placement[rank]);
         const bool again = shared && known != session_of.end();
-        group.sessions.push_back(again ? known->second : SessionId(next_session_++));
+        if (!sessions.empty())
+            group.sessions.push_back(sessions[rank]);
+        else
+            group.sessions.push_back(again ? known->second : SessionId(next_session_++));
         session_of[group.placement[rank]] = group.sessions.back();
         const uint32_t host = group.placement[rank];
         prepare.members.push_back(
@@ -336,8 +340,10 @@ SimGroup Cluster::make_group(std::vector<uint32_t> placement,
             if (group.placement[rank] == h) local.push_back(group.sessions[rank]);
         if (local.empty()) continue;
         prepare.plan = plans.contains(h) ? plans.at(h) : shape.plan;
+        // A session is one user's.
+        const uint64_t uid = 1000 + (sessions.empty() ? group.id.counter % 3 : 0);
         REQUIRE(hosts[h]->engine->install_group(clock.now(), prepare, local,
-                                                hosts[h]->tenants.of("", 1000 + group.id.counter % 3)));
+                                                hosts[h]->tenants.of("", static_cast<uint32_t>(uid))));
         hosts[h]->after_input();
     }
     return group;

@@ -126,9 +126,11 @@ class Cluster {
     std::vector<std::string> warnings;  // names of warn events
 
     // `plans`: hosts that have another plan table than the shape's.
-    // `shared`: all ranks of a host are of one session.
+    // `shared`: all ranks of a host are of one session. `sessions`: of each rank, which may have other
+    // groups.
     SimGroup make_group(std::vector<uint32_t> placement,
-                        const std::map<uint32_t, wire::PlanTableRecord>& plans, bool shared = false);
+                        const std::map<uint32_t, wire::PlanTableRecord>& plans, bool shared = false,
+                        const std::vector<SessionId>& sessions = {});
     SimGroup make_group(std::vector<uint32_t> placement) { return make_group(std::move(placement), {}); }
     // A daemon more: another node, or a later incarnation of one. It has no channels yet.
     uint32_t add_host(uint32_t identity, uint64_t counter) {

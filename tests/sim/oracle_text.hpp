@@ -1,0 +1,46 @@
+// Programs of tests/oracle as text: tests/oracle/simulator.py has the format.
+#pragma once
+
+#include <istream>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cluster.hpp"
+
+namespace nexar::sim {
+
+using Bytes = std::vector<std::byte>;
+
+struct Item {
+    std::string what;  // collective, send, recv, wait, lose
+    uint64_t step = 0;
+    uint32_t rank = 0, group = 0;
+    engine::OpRequest request;
+    std::optional<Bytes> in, out;
+    uint64_t room = 0;
+    int64_t number = -1;
+    std::string how;  // lose: free, abort, exception, die, die_later
+    const Call* call = nullptr;
+};
+
+struct Made {
+    uint32_t number = 0;
+    std::string how;
+    int64_t parent = -1, call = -1;
+    std::vector<uint32_t> members;
+};
+
+struct Text {
+    uint64_t seed = 0;
+    std::vector<uint32_t> places;
+    std::vector<uint32_t> processes;  // the session of each rank
+    std::vector<Made> groups;
+    std::optional<uint32_t> lost;          // the rank that ends before its program does
+    std::vector<std::vector<Item>> items;  // of each rank
+};
+
+// The next one of the file; false: there is none.
+bool read_program(std::istream& file, Text& out);
+
+}  // namespace nexar::sim
