@@ -19,7 +19,8 @@ namespace nexar {
 
 class Yields {
   public:
-    static constexpr Duration long_yield{100'000};
+    // Longer than threads that wait for each other take, shorter than the slice of one that computes.
+    static constexpr Duration long_yield{600'000};
     static constexpr Duration pause_min{200'000'000}, pause_max{2'000'000'000};
 
     bool pays(Time now) const { return ns_of(now) >= again_.load(std::memory_order_relaxed); }
