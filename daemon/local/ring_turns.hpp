@@ -64,7 +64,7 @@ class RingTurns {
         const Limits limits = rows_.size() == 1 ? alone : shared;
         size_t taken = 0;
         for (auto row = rows_.begin(); row != rows_.end();) {
-            taken += serve_row(row->second, limits, has, take, clock);
+            taken += serve_row(row->second, limits, take, clock);
             row = row->second.empty() ? rows_.erase(row) : std::next(row);
         }
         return taken;
@@ -81,14 +81,12 @@ class RingTurns {
                 cold_.splice(cold_.end(), cold_, first);
         }
     }
-    template <class Has, class Take, class Clock>
-    size_t serve_row(Seats& seats, Limits limits, Has has, Take take, const Clock& clock) {
+    template <class Take, class Clock>
+    size_t serve_row(Seats& seats, Limits limits, Take take, const Clock& clock) {
         size_t left = limits.entries, entries = 0;
-        Time until = never;
+        const Time until = clock() + limits.time;
         const auto take_some = [&](Ring& ring) {
             size_t taken = 0;
-            if (!has(ring)) return taken;
-            if (until == never) until = clock() + limits.time;
             // One by one: an entry may take as long as several others.
             while (left > 0 && take(ring)) {
                 ++taken;
