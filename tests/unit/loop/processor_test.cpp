@@ -69,7 +69,8 @@ TEST_CASE("a slice keeps the nice value", "[loop][K29]") {
     });
 }
 
-TEST_CASE("a quiet thread has the kernel's own slice, whatever the thread has that starts it", "[loop][K29]") {
+TEST_CASE("a quiet thread has the kernel's own slice, whatever the thread has that starts it",
+          "[loop][K29]") {
     in_a_thread([] {
         const uint64_t before = own().runtime;
         set_slice(control_slice);
