@@ -295,6 +295,7 @@ class Persistent(Request):
             check(lib.nexar_request_free(self._fate.number))
             self._fate.number = self._number = 0
             self._fate.kept.clear()
+            self._result = None
             self._connection.requests.pop(self._key, None)
             if self._fate.error is None:
                 self._finalizer.detach()
