@@ -3,11 +3,11 @@
 
     NEXAR_BUILD_DIR=build/whole tests/oracle/simulator.py [--seed FIRST] [--programs N] [--kind KIND] [--sabotage] [--show]
 
-Kinds: plain; death, a rank dies; leave, it frees or aborts a group; exception, it aborts all its groups and ends. Of these three
-allowed.py judges the end of every call. A program goes to the simulator as text, in which everything stands that its ranks call and must get; nothing is computed
+Kinds: plain; ends, operations are cancelled, late, or differ; death, a rank dies; leave, it frees or aborts a group; exception, it
+aborts all its groups and ends. But for plain ones allowed.py judges the end of every call. A program goes to the simulator as text, in which everything stands that its ranks call and must get; nothing is computed
 there. A line is an item of one rank (its number in the program), in the rank's order:
 
-    program SEED            the first line
+    program SEED JUDGED     the first line; JUDGED: 1, unless everything must succeed
     places N...             the node of each rank
     processes N...          the session of each rank
     group NUMBER MADE PARENT CALL MEMBER...         MADE: open, split, dup
@@ -15,11 +15,15 @@ there. A line is an item of one rank (its number in the program), in the rank's 
     send STEP RANK GROUP DTYPE TO TAG NUMBER BYTES
     recv STEP RANK GROUP DTYPE FROM TAG ROOM NUMBER         the message that it must get; -1: any that fits, each once
     wait RANK               for the end of all that the rank has begun
+    recv_again ...                  as recv, if the rank's receive of this step before it was cancelled or late
+    deadline STEP RANK MILLISECONDS         of the rank's next call
+    pause STEP RANK MICROSECONDS            until then the rank does nothing
+    cancel STEP RANK                        what the rank has begun of the step, within 2 ms
     lose STEP RANK GROUP HOW        the rank goes: die, die_later (within 3 ms), free, abort, exception
     end
 
-Bytes are hexadecimal after an x; lists have commas; a side that the rank has not is a dash. Programs without cancels and deadlines,
-sums that are exact, at most STEP_BYTES in a side of a step: the simulator has the others in its own tests.
+Bytes are hexadecimal after an x; lists have commas; a side that the rank has not is a dash. Sums that are exact, at most STEP_BYTES in
+a side of a step: the simulator has the others in its own tests.
 """
 import argparse
 import dataclasses
@@ -36,13 +40,19 @@ from harness import nexar  # noqa: E402
 from oracle import allowed, data, messages  # noqa: E402
 from oracle.calls import content  # noqa: E402
 from oracle.draw import draw  # noqa: E402
+from oracle.ends import with_end  # noqa: E402
 from oracle.program import ANY_SOURCE, ANY_TAG, matches  # noqa: E402
 from oracle.reference import expected  # noqa: E402
 from oracle.thread import Outcome  # noqa: E402
 
 STEP_BYTES = 40_000
 MESSAGE_FENCE = 10**6  # and twice a step's number, or one more: the barriers around it
-KINDS = ("plain", "death", "leave", "exception")
+KINDS = ("plain", "ends", "death", "leave", "exception")
+
+
+# A name of an error that becomes another one.
+LOST = (" PEER_LOST ", " TIMED_OUT ")
+SABOTAGE = {"plain": LOST, "ends": (" ABORTED ", " MISMATCH "), "death": LOST, "leave": LOST, "exception": LOST}
 
 
 def hexadecimal(array):
@@ -83,7 +93,7 @@ def items_of(program, step):
             "collective", step.number, member, step.group.number, step.row.number, data.NUMBER[step.dtype] if step.row.memory != "nothing" else 0,
             nexar.OPS[step.op] if step.row.reduces else 0, count if step.row.memory != "nothing" else 0, step.root, step.match_id, scalar,
             listed(step.counts), listed(sends), listed(receives), hexadecimal(given), hexadecimal(wanted)))))
-    return lines
+    return fenced(step, lines)
 
 
 def messages_of(program, step):
@@ -96,7 +106,7 @@ def messages_of(program, step):
         wanted = [-1] * len(mine) if some else [each.number for each in matches(mine, [m for m in step.messages if m.to == rank])]
         lines += [f"recv {step.number} {member} {group.number} {dtype} {each.source} {any_tag(each.tag)} {messages.room(step, each)} {number}"
                   for each, number in zip(mine, wanted)]
-    return fenced(step, lines) if step.fenced else lines
+    return fenced(step, lines)
 
 
 def any_tag(tag):
@@ -104,6 +114,12 @@ def any_tag(tag):
 
 
 def fenced(step, lines):
+    """With barriers around them, if it is such a step; and with its end."""
+    if step.end:
+        lines = with_end(step, lines)
+    if not step.fenced:
+        return lines
+
     def barrier(number):
         around = []
         for member in step.group.members:
@@ -141,7 +157,7 @@ def with_loss(program, step, lines):
 
 def text_of(seed, kind):
     program, items = drawn(seed, kind)
-    lines = [f"program {seed}", "places " + " ".join(map(str, program.places)), "processes " + " ".join(map(str, program.hosts))]
+    lines = [f"program {seed} {int(kind != 'plain')}", "places " + " ".join(map(str, program.places)), "processes " + " ".join(map(str, program.hosts))]
     for group in program.groups:
         parent, call = (-1, -1) if group.parent is None else (group.parent, group.call)
         lines.append(f"group {group.number} {group.made} {parent} {call} " + " ".join(map(str, group.members)))
@@ -164,7 +180,7 @@ def judged(kind, text):
             step, fence = (int(step), False) if int(step) < MESSAGE_FENCE else ((int(step) - MESSAGE_FENCE) // 2, True)
             if int(rank) in outcomes:
                 outcomes[int(rank)].append(Outcome(step, "fence" if fence else what, name, int(culprit), " ".join(text), None,
-                                                   int(began), int(ended)))
+                                                   int(began) / 1e9, int(ended) / 1e9))
         words += [f"seed {seed}, {kind}: {word}" for word in allowed.judge(program, outcomes)]
     return words
 
@@ -187,7 +203,7 @@ def performed(kind, texts, sabotage=False):
         if subprocess.run([os.environ["NEXAR_TEST_SIM_ENGINE"], "[oracle]"], env={**os.environ, **names}).returncode != 0:
             return False
         ends = outcomes.read_text()
-        words = judged(kind, ends.replace(" PEER_LOST ", " TIMED_OUT ", 1) if sabotage else ends)
+        words = judged(kind, ends.replace(*SABOTAGE[kind], 1) if sabotage else ends)
         print(*words, sep="\n", end="\n" if words else "")
         return not words
 

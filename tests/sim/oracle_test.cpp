@@ -12,6 +12,7 @@
 #include <span>
 #include <sstream>
 #include <string>
+#include <utility>
 
 #include "family.hpp"
 #include "oracle_text.hpp"
@@ -34,6 +35,8 @@ class Performance {
             });
         next_.assign(text.items.size(), 0);
         gone_.assign(text.items.size(), false);
+        paused_.assign(text.items.size(), Time{});
+        deadlines_.assign(text.items.size(), Duration{-1});
         for (uint32_t rank = 0; rank < text.items.size(); ++rank) schedule(rank, 100us);
         const bool finished = cluster_.run();
         INFO(cluster_.unfinished());
@@ -112,7 +115,8 @@ class Performance {
             --cluster_.to_be_submitted;
             std::vector<Item>& items = text_.items[rank];
             if (gone_[rank]) return;
-            const bool may = in_flight(rank) <= cluster_.clock.random.below(4);
+            const bool may =
+                cluster_.clock.now() >= paused_[rank] && in_flight(rank) <= cluster_.clock.random.below(4);
             if (may) post_step(rank);
             if (next_[rank] < items.size()) schedule(rank, may ? 30us : std::min<Duration>(2 * pause, 2ms));
         });
@@ -139,11 +143,41 @@ class Performance {
         for (; next_[rank] < items.size() && !gone_[rank]; ++next_[rank]) {
             Item& item = items[next_[rank]];
             if (item.what == "wait" || item.step != step) return;
-            if (item.what == "lose")
-                lose(item);
-            else if (!left_.contains({rank, item.group}))
-                post(item);
+            if (item.what == "pause") {
+                paused_[rank] = cluster_.clock.now() + item.time * 1us;
+                ++next_[rank];
+                return;
+            }
+            act(item);
         }
+    }
+    void act(Item& item) {
+        if (item.what == "deadline") deadlines_[item.rank] = item.time * 1ms;
+        if (item.what == "cancel") cancel(item);
+        if (item.what == "lose") lose(item);
+        if (!item.is_call() || left_.contains({item.rank, item.group})) return;
+        if (!item.again || got_nothing(item)) post(item);
+    }
+    // What the rank has begun of the item's step.
+    template <class Act>
+    void with_begun(const Item& item, Act act) {
+        for (Item& other : text_.items[item.rank])
+            if (other.step == item.step && other.is_call() && other.call != nullptr) act(other);
+    }
+    void cancel(const Item& item) {
+        const Duration later = cluster_.clock.random.one_in(2) ? Duration{0} : cluster_.clock.some(2ms);
+        cluster_.clock.after(later, [this, &item] {
+            with_begun(item, [&](Item& begun) {
+                const SimGroup& group = groups_.at(begun.group);
+                const uint32_t rank = place_in(text_.groups[begun.group], begun.rank);
+                if (!begun.call->ended) cluster_.cancel(group, rank, *begun.call);
+            });
+        });
+    }
+    bool got_nothing(const Item& item) {
+        bool nothing = false;
+        with_begun(item, [&](const Item& begun) { nothing |= begun.what == "recv" && !begun.call->ok(); });
+        return nothing;
     }
     // The rank goes: from the group, or altogether.
     void lose(const Item& item) {
@@ -174,13 +208,14 @@ class Performance {
     }
     // Whether the call must have been made, and have ended.
     bool is_expected(const Item& item) const {
-        if (item.what == "wait" || item.what == "lose") return false;
+        if (!item.is_call() || (item.again && item.call == nullptr)) return false;
         if (item.rank != text_.lost) return true;
         return item.call != nullptr && (item.call->ended || !gone_[item.rank]);
     }
     void post(Item& item) {
         const Made& made = text_.groups[item.group];
         const uint32_t rank = place_in(made, item.rank);
+        item.request.timeout = std::exchange(deadlines_[item.rank], Duration{-1});
         const auto& d = item.request.descriptor;
         const bool source = d.kind == OpKind::broadcast && rank == d.root;
         const uint64_t out = item.what == "recv" ? item.room : item.out ? item.out->size() : 0;
@@ -192,7 +227,7 @@ class Performance {
         REQUIRE(item.call != nullptr);
         CAPTURE(item.call->outcome.error.text);
         REQUIRE(item.call->ended);
-        if (text_.lost && !item.call->ok()) return;
+        if (text_.judged && !item.call->ok()) return;
         REQUIRE(item.call->ok());
         if (item.what == "recv") return look_at_message(item);
         if (!item.out) return;
@@ -217,6 +252,8 @@ class Performance {
     std::map<uint32_t, SimGroup> groups_;
     std::map<uint32_t, SessionId> sessions_;  // by process
     std::vector<size_t> next_;
+    std::vector<Time> paused_;                      // ranks, until then
+    std::vector<Duration> deadlines_;               // of the rank's next call
     std::vector<bool> gone_;                        // ranks whose process has ended
     std::set<std::pair<uint32_t, uint32_t>> left_;  // rank, and group that it freed or aborted
     std::set<std::pair<uint64_t, int64_t>> taken_;
@@ -237,7 +274,7 @@ TEST_CASE("programs of tests/oracle give what numpy gives, whatever the network 
             CAPTURE(text.seed, seed);
             Performance performance(seed * 31 + text.seed, text);
             performance.look();
-            if (text.lost) performance.write_outcomes(outcomes);
+            if (text.judged) performance.write_outcomes(outcomes);
         }
     }
     REQUIRE(programs > 0);

@@ -71,7 +71,7 @@ bool read_program(std::istream& file, Text& out) {
         line >> item.what;
         if (item.what == "end") return true;
         if (item.what == "program") {
-            line >> out.seed;
+            line >> out.seed >> out.judged;
         } else if (item.what == "places") {
             out.places = rest_of<uint32_t>(line);
             out.items.resize(out.places.size());
@@ -85,9 +85,12 @@ bool read_program(std::istream& file, Text& out) {
         } else {
             if (item.what != "wait") line >> item.step;
             line >> item.rank;
-            if (item.what != "wait") line >> item.group;
+            item.again = item.what == "recv_again";
+            if (item.again) item.what = "recv";
+            if (item.is_call() || item.what == "lose") line >> item.group;
             if (item.what == "collective") read_collective(line, item);
             if (item.what == "send" || item.what == "recv") read_message(line, item);
+            if (item.what == "deadline" || item.what == "pause") line >> item.time;
             if (item.what == "lose") line >> item.how, out.lost = item.rank;
             const uint32_t rank = item.rank;
             out.items.at(rank).push_back(std::move(item));

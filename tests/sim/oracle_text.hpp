@@ -13,14 +13,17 @@ namespace nexar::sim {
 using Bytes = std::vector<std::byte>;
 
 struct Item {
-    std::string what;  // collective, send, recv, wait, lose
+    std::string what;  // collective, send, recv; wait, deadline, pause, cancel, lose
+    bool is_call() const { return what == "collective" || what == "send" || what == "recv"; }
     uint64_t step = 0;
     uint32_t rank = 0, group = 0;
     engine::OpRequest request;
     std::optional<Bytes> in, out;
     uint64_t room = 0;
     int64_t number = -1;
-    std::string how;  // lose: free, abort, exception, die, die_later
+    bool again = false;  // a recv, if the one before it got nothing
+    uint64_t time = 0;   // deadline: milliseconds; pause: microseconds
+    std::string how;     // lose: free, abort, exception, die, die_later
     const Call* call = nullptr;
 };
 
@@ -33,6 +36,7 @@ struct Made {
 
 struct Text {
     uint64_t seed = 0;
+    bool judged = false;  // otherwise everything must succeed
     std::vector<uint32_t> places;
     std::vector<uint32_t> processes;  // the session of each rank
     std::vector<Made> groups;
