@@ -155,6 +155,13 @@ def never_begun(program, step):
     return step.number > last.number or (step == last and (program.leave is not None or program.death.when == "before"))
 
 
+def is_of_group(program, step, lost):
+    """Whether PEER_LOST there says that the group has failed: a message with a rank that has freed it ends so alone [F18]."""
+    freed = lost is not None and program.leave and program.leave.how == "free"
+    lost = step.group.members.index(lost) if freed else None
+    return not freed or step.kind != "messages" or all(lost not in (message.source, message.to) for message in step.messages)
+
+
 def after_loss(program, outcomes):
     """Nothing succeeds on a group that began after an error of that group on the same rank."""
     words = []
@@ -163,7 +170,8 @@ def after_loss(program, outcomes):
         first = {}
         for each in sorted(found, key=lambda each: each.ended):
             group = groups[each.step].group.number
-            if each.name == "PEER_LOST":
+            step = groups[each.step]
+            if each.name == "PEER_LOST" and is_of_group(program, step, program.lost(step.group)):
                 first.setdefault(group, each)
         for each in found:
             error = first.get(groups[each.step].group.number)
