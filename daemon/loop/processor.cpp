@@ -12,6 +12,9 @@ namespace nexar::loop {
 
 namespace {
 
+constexpr uint64_t control_slice_ns = 100'000;
+constexpr uint64_t reset_on_fork = 1;  // SCHED_FLAG_RESET_ON_FORK
+
 struct Attributes {  // of sched_setattr(2); glibc has it from 2.41 on
     uint32_t size = sizeof(Attributes), policy = 0;
     uint64_t flags = 0;
@@ -25,18 +28,23 @@ bool read_own(Attributes& out) {
     return ::syscall(SYS_sched_getattr, 0, &out, sizeof out, 0) == 0;
 }
 
+// Zero: the kernel's own, which is read again.
+bool change(Attributes& own, uint64_t runtime) {
+    own.size = sizeof own;
+    own.flags &= reset_on_fork;  // without a privilege it cannot be taken away
+    own.runtime = runtime;
+    return ::syscall(SYS_sched_setattr, 0, &own, 0) == 0 && read_own(own);
+}
+
 }  // namespace
 
-// Kernels without the choice ignore the time of an ordinary thread: so it is read again.
-bool set_slice(Duration slice) {
+// Kernels without the choice ignore the time of an ordinary thread: it is zero when it is read again.
+bool set_slice(Slice slice) {
     Attributes own;
-    if (!read_own(own) || (own.policy != SCHED_OTHER && own.policy != SCHED_BATCH)) return false;
-    const auto wanted = static_cast<uint64_t>(slice.count());
-    own.size = sizeof own;
-    own.flags = 0;
-    own.runtime = wanted;
-    if (::syscall(SYS_sched_setattr, 0, &own, 0) != 0 || !read_own(own)) return false;
-    return wanted == 0 ? own.runtime != 0 : own.runtime == wanted;
+    if (!read_own(own) || own.policy != SCHED_OTHER || !change(own, 0) || own.runtime == 0) return false;
+    if (slice == Slice::usual) return true;
+    const uint64_t wanted = slice == Slice::control ? control_slice_ns : own.runtime + own.runtime / 4;
+    return change(own, wanted) && own.runtime == wanted;
 }
 
 bool yield(Yields& yields, Time& now) {

@@ -1,21 +1,25 @@
 // What a thread of the daemon asks of the kernel about its processor (docs/decisions/0023).
 #pragma once
 
+#include <cstdint>
+
 #include "core/time.hpp"
 #include "core/yields.hpp"
 
 namespace nexar::loop {
 
-// Slices: how long a thread runs before the kernel looks at which other one is next. A short one gives no
-// larger share of the processor: its thread is sooner on it when it wakes, and sooner off it for others that
-// wake.
-constexpr Duration control_slice{100'000};  // the kernel's shortest; the control loop's turns are shorter
-constexpr Duration bulk_slice{300'000};     // of shards and workers: a few pieces [K26]
-constexpr Duration usual_slice{0};          // the kernel's own, 1 to 4 ms
+// A slice: how long a thread runs before the kernel looks at which other one is next. It changes nothing of a
+// thread's share of the processor. One that wakes, has a shorter slice than the one that runs, and has used
+// less than its share, is put before it at once.
+enum class Slice : uint8_t {
+    control,  // the kernel's shortest, 100 us: the control loop's turns are about as long
+    usual,    // the kernel's own, 1 to 4 ms: of other threads, and of programs
+    bulk,     // a quarter more: of shards and workers
+};
 
 // Of the calling thread, and of threads that it starts from now on. False: this kernel has no such choice
 // (before 6.12), or refuses it; the thread goes on as before. It needs no privilege.
-bool set_slice(Duration slice);
+bool set_slice(Slice slice);
 
 // Yields the processor, if that pays; `now`: the time, also afterwards. False: sleep instead.
 bool yield(Yields& yields, Time& now);

@@ -24,7 +24,7 @@ std::thread quiet_thread(auto run) {
         ~Blocked() { pthread_sigmask(SIG_SETMASK, &before, nullptr); }
     } const blocked;
     return std::thread([run = std::move(run)]() mutable {
-        set_slice(usual_slice);
+        set_slice(Slice::usual);
         run();
     });
 }

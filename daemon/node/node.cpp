@@ -217,9 +217,8 @@ void Node::step_changes() {
 int Node::run() {
     systemd_.ready();
     if (const auto interval = systemd_.watchdog_interval()) watchdog_at_ = loop::Loop::now() + *interval / 2;
-    const bool has_slice = loop::set_slice(loop::control_slice);
-    log_->debug("control_slice",
-                {field("microseconds", loop::control_slice.count() / 1000), field("set", has_slice)});
+    const bool is_set = loop::set_slice(loop::Slice::control);
+    log_->debug("control_slice", {field("is_set", is_set)});
     loop_.run();
     systemd_.stopping();
     log_->info("node_stopped", {field("reason", stop_reason_)});

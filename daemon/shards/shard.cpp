@@ -168,7 +168,7 @@ bool Shard::Thread::may_sleep() {
 }
 
 void Shard::Thread::run() {
-    loop::set_slice(loop::bulk_slice);
+    loop::set_slice(loop::Slice::bulk);
     Time active = loop::Loop::now();
     while (!shard_->stopping_.load(std::memory_order_acquire)) {
         Time now = loop::Loop::now();

@@ -108,7 +108,7 @@ bool Pool::may_sleep(Worker& w) {
 }
 
 void Pool::run(Worker& w) {
-    loop::set_slice(loop::bulk_slice);
+    loop::set_slice(loop::Slice::bulk);
     while (true) {
         const auto piece = take();
         if (!piece) {
