@@ -24,6 +24,11 @@ struct Channels::Conn final : link::Channel, Receiver {
     std::optional<link::PeerIndex> peer;  // in use for this one
 
     size_t room(link::Class cls) const override { return carried ? carried->room(cls) : 0; }
+    size_t held(link::Class cls) const override {
+        if (!carried) return 0;
+        const Progress progress = carried->progress(cls);
+        return static_cast<size_t>(progress.written - progress.acknowledged);
+    }
     void write(link::Class cls, std::span<const Bytes> parts) override {
         if (!carried) return;
         carried->write(cls, parts);

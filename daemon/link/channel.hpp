@@ -21,6 +21,8 @@ class Channel {
     // are never refused because the peer's sends bound them. The channel closes a peer that sends and does
     // not read, at a limit on the control backlog.
     virtual void write(Class cls, std::span<const Bytes> parts) = 0;
+    // Bytes that were written and are not acknowledged.
+    virtual size_t held(Class cls) const = 0;
 
   protected:
     ~Channel() = default;

@@ -12,6 +12,7 @@
 #include "link/control_log.hpp"
 #include "link/frame.hpp"
 #include "link/mesh_config.hpp"
+#include "link/overtaking.hpp"
 #include "link/traffic.hpp"
 #include "link/transfer_table.hpp"
 
@@ -51,6 +52,8 @@ struct StreamPeer {
     std::deque<std::vector<std::byte>> messages;    // whole frames but for their start; wait for room
     size_t message_bytes = 0;                       // of `messages`
     std::array<size_t, class_count> passed_over{};  // bytes of higher classes since its last chunk
+
+    Overtaking overtaking;  // on `channel`
 
     uint64_t acks_processed = 0;  // the peer's ack frames of this generation
     uint64_t acks_confirmed = 0;  // the newest acks_processed that we have sent in a header

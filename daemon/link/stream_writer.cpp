@@ -22,10 +22,10 @@ size_t StreamWriter::next_bytes(const StreamPeer& peer, Class cls) const {
 
 // Where the next frame of a class goes. While that stream has no room the whole class waits: it is a tenant's
 // turn, and another one that went on meanwhile on a more urgent stream would take what is this one's [K23].
-Class StreamWriter::next_stream(const StreamPeer& peer, Class cls) {
+Class StreamWriter::next_stream(StreamPeer& peer, Class cls, size_t bytes) {
     if (cls == Class::control) return cls;
     const Send& s = *peer.transfers->due.ready[index_of(cls)].front();
-    return stream_of(s.cls, s.priority);
+    return peer.overtaking.stream_for(*peer.channel, stream_of(s.cls, s.priority), s.tenant->account, bytes);
 }
 
 // The highest class that can send, unless a lower one was passed over for too long.
@@ -34,7 +34,7 @@ bool StreamWriter::pick(StreamPeer& peer, Class& out) const {
     for (size_t c = 0; c < class_count; ++c) {
         const auto cls = static_cast<Class>(c);
         const size_t need = next_bytes(peer, cls);
-        if (need == 0 || peer.channel->room(next_stream(peer, cls)) < need) continue;
+        if (need == 0 || peer.channel->room(next_stream(peer, cls, need)) < need) continue;
         if (found && peer.passed_over[c] < state_->config.class_floor_bytes) continue;
         out = cls;
         if (found) return true;
@@ -136,13 +136,18 @@ void StreamWriter::write_chunk(StreamPeer& peer, Send& s) {
     parts_.push_back(bytes_of_struct(f));
     s.memory.pieces(f.offset, payload,
                     [&](const std::byte* data, size_t n) { parts_.emplace_back(data, n); });
-    put(peer, stream_of(s.cls, s.priority), parts_, payload);
+    const Account tenant = s.tenant->account;
+    const Class wanted = stream_of(s.cls, s.priority);
+    const Class stream = peer.overtaking.stream_for(*peer.channel, wanted, tenant, sizeof f + payload);
+    peer.overtaking.wrote(*peer.channel, stream, tenant, sizeof f + payload);
+    put(peer, stream, parts_, payload);
 }
 
 void StreamWriter::on_channel_lost(StreamPeer& peer) {
     peer.messages.clear();
     peer.message_bytes = 0;
     peer.passed_over = {};
+    peer.overtaking = {};
 }
 
 }  // namespace nexar::link

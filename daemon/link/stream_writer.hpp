@@ -27,7 +27,7 @@ class StreamWriter {
   private:
     void put(StreamPeer& peer, Class cls, std::span<const Bytes> frame, size_t payload = 0);
     size_t next_bytes(const StreamPeer& peer, Class cls) const;  // of its next frame; 0: has nothing to send
-    static Class next_stream(const StreamPeer& peer, Class cls);
+    static Class next_stream(StreamPeer& peer, Class cls, size_t bytes);
     bool pick(StreamPeer& peer, Class& out) const;
     void write_next(StreamPeer& peer, Class cls);
     void write_entry(StreamPeer& peer);

@@ -23,6 +23,7 @@ namespace {
 class Pipe final : public Channel {
   public:
     size_t room(Class) const override { return size_t{2} << 20; }
+    size_t held(Class cls) const override { return bytes[static_cast<size_t>(cls)].size(); }
     void write(Class cls, std::span<const Bytes> parts) override {
         auto& out = bytes[static_cast<size_t>(cls)];
         for (Bytes part : parts) out.insert(out.end(), part.begin(), part.end());

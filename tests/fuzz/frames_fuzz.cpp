@@ -13,6 +13,7 @@ using namespace nexar;
 struct Sink final : link::Channel {
     size_t written = 0;
     size_t room(link::Class) const override { return 1 << 20; }
+    size_t held(link::Class) const override { return 0; }
     void write(link::Class, std::span<const Bytes> parts) override {
         for (const Bytes part : parts) written += part.size();
     }

@@ -36,6 +36,7 @@ class Pipe final : public link::Channel {
         const Stream& s = streams_[size_t(cls)];
         return s.queued >= shape_.room ? 0 : shape_.room - s.queued;
     }
+    size_t held(link::Class cls) const override { return streams_[size_t(cls)].queued; }
     void write(link::Class cls, std::span<const Bytes> parts) override {
         Stream& s = streams_[size_t(cls)];
         std::vector<std::byte> block;

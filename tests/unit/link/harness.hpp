@@ -46,6 +46,7 @@ class Wire final : public Channel {
         const size_t used = streams[index(cls)].size();
         return used < capacity[index(cls)] ? capacity[index(cls)] - used : 0;
     }
+    size_t held(Class cls) const override { return streams[index(cls)].size(); }
     void write(Class cls, std::span<const Bytes> parts) override {
         std::vector<std::byte> whole;
         for (Bytes part : parts) whole.insert(whole.end(), part.begin(), part.end());

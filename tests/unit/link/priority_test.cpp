@@ -346,11 +346,12 @@ TEST_CASE("a tenant's turn waits for room in its stream, and no other one's urge
     CHECK(first <= 2);  // the first tenant's turn
     CHECK(count_of(1, tenants.order()) == first);
     for (int i = 0; i < 10; ++i) {
-        wire.capacity[3] += chunk_bytes_max + 4096;
-        tenants.net[0].on_room(peer(1));
+        wire.capacity[3] = chunk_bytes_max + 4096;
+        for (const Class cls : {Class::rpc, Class::bulk}) tenants.net.deliver(0, 1, cls, 1 << 28);
         tenants.net[0].flush();
         const auto order = tenants.order();
         const size_t one = count_of(1, order), two = count_of(2, order);
+        CAPTURE(data_order(wire), one, two);
         CHECK(two >= static_cast<size_t>(i));
         CHECK(one <= two + 2);
     }
@@ -358,6 +359,62 @@ TEST_CASE("a tenant's turn waits for room in its stream, and no other one's urge
     tenants.net[0].on_room(peer(1));
     REQUIRE(tenants.net.run());
     CHECK(tenants.order().size() == 80);
+}
+
+namespace {
+
+// The most urgent stream is emptied first, as a connection does; to the end of so many chunks of `cls`. What
+// of `urgent` went before.
+size_t bytes_before(Tenants& tenants, Class urgent, Class cls, size_t chunks) {
+    Wire& wire = tenants.net.wire(0, 1);
+    size_t before = 0;
+    for (size_t left = chunks * frame_bytes_max; left > 0;) {
+        const Class next = wire.streams[index_of(urgent)].empty() ? cls : urgent;
+        const size_t n =
+            std::min<size_t>(wire.streams[index_of(next)].size(), next == cls ? left : 64 * 1024);
+        REQUIRE(n > 0);
+        tenants.net.deliver(0, 1, next, n);
+        tenants.net.flush();
+        (next == cls ? left : before) += next == cls ? -n : n;
+    }
+    return before;
+}
+
+}  // namespace
+
+TEST_CASE("urgent chunks pass another tenant's bytes in a connection by their share", "[link][K31]") {
+    for (const auto& [priority, stream] :
+         {std::pair(Priority::realtime, Class::small), std::pair(Priority::bulk, Class::bulk)}) {
+        constexpr size_t chunks = 4;
+        Tenants tenants({{2, chunks, chunk_bytes_max, Class::bulk, priority},
+                         {1, 40, chunk_bytes_max, Class::bulk, Priority::critical}});
+        Wire& wire = tenants.net.wire(0, 1);
+        wire.capacity[index_of(Class::rpc)] = 2 * frame_bytes_max;
+        tenants.send();
+        REQUIRE(count_of(2, tenants.order()) == chunks);
+        CHECK(bytes_before(tenants, Class::rpc, stream, chunks) <= (chunks + 2) * frame_bytes_max);
+        REQUIRE(tenants.net.run());
+        CHECK(tenants.order().size() == 40 + chunks);
+    }
+}
+
+TEST_CASE("urgent chunks pass all of their own tenant's bytes in a connection", "[link][K31][K23]") {
+    Tenants tenants({{1, 4, chunk_bytes_max, Class::bulk, Priority::bulk}});
+    Net& net = tenants.net;
+    net.wire(0, 1).capacity = {1 << 28, 1 << 28, 1 << 28, 2 * frame_bytes_max};
+    tenants.send();
+    Memory memory(4 * chunk_bytes_max);  // then it is the other transfer's turn
+    net[1].post(batch(7, {recv_spec(key(1, 77), 0, memory, chunk_bytes_max)}, {}));
+    for (const Class cls : {Class::control, Class::rpc}) net.deliver(1, 0, cls, 1 << 20);
+    net[1].flush();
+    net.deliver(1, 0, Class::control, 1 << 20);
+    SendSpec urgent = send_spec(key(1, 77), 1, memory, chunk_bytes_max);
+    urgent.account = Account(1);
+    urgent.priority = Priority::critical;
+    net[0].post(batch(7, {}, {urgent}));
+    net[0].flush();
+    CHECK(std::ranges::count(data_order(net.wire(0, 1)), Class::rpc) == 4);
+    REQUIRE(net.run());
 }
 
 TEST_CASE("an urgent chunk passes what a full stream holds of less urgent ones", "[link][K23]") {
