@@ -54,7 +54,7 @@ void Messages::enqueue(Send& send) {
     const bool is_next = queue.waiting.empty() && queue.may_offer(send.message.dst) && !group_.failed();
     if (is_next && offer_now(queue, send)) return;
     send.waiting = true;
-    queue.waiting[send.message.dst].push_back(&send);
+    queue.update(send.message.dst, [&] { queue.waiting[send.message.dst].push_back(&send); });
     if (!is_next) advance(queue);
     // No credit: that node already keeps its maximum of unexpected messages of this rank.
     if (send.waiting && send.message.only_now)
@@ -67,13 +67,42 @@ void Messages::enqueue(Send& send) {
                    {}});
 }
 
+bool Messages::SendQueue::is_idle(uint32_t dst) const {
+    const auto own = unended.find(dst);
+    return own == unended.end() || own->second == 0;
+}
+
 // A destination with messages that have not ended leaves a credit for each other rank of its node, but never
 // more than half of all.
-bool Messages::SendQueue::may_offer(uint32_t dst) const {
-    const uint64_t credits = limit - offered;
-    const auto own = unended.find(dst);
-    const bool has_none = own == unended.end() || own->second == 0;
-    return credits > (has_none ? 0 : credit_reserve(window, ranks));
+uint64_t Messages::SendQueue::credits(bool idle) const {
+    const uint64_t all = limit - offered, kept = idle ? 0 : credit_reserve(window, ranks);
+    return all > kept ? all - kept : 0;
+}
+
+std::optional<uint32_t> Messages::SendQueue::next() const {
+    const bool busy = !first_of_busy.empty() && credits(false) > 0;
+    const bool idle = !first_of_idle.empty() && credits(true) > 0;
+    if (!busy && !idle) return {};
+    const bool takes_busy = busy && (!idle || first_of_busy.begin()->first < first_of_idle.begin()->first);
+    return (takes_busy ? first_of_busy : first_of_idle).begin()->second;
+}
+
+void Messages::SendQueue::seat(uint32_t dst) {
+    const auto at = waiting.find(dst);
+    if (at != waiting.end()) (is_idle(dst) ? first_of_idle : first_of_busy)[at->second.front()->order] = dst;
+}
+
+void Messages::SendQueue::unseat(uint32_t dst) {
+    const auto at = waiting.find(dst);
+    if (at != waiting.end()) (is_idle(dst) ? first_of_idle : first_of_busy).erase(at->second.front()->order);
+}
+
+void Messages::SendQueue::check_invariants() const {
+    NEXAR_CHECK(first_of_busy.size() + first_of_idle.size() == waiting.size());
+    for (const auto& [dst, sends] : waiting) {
+        NEXAR_CHECK(!sends.empty());
+        NEXAR_CHECK((is_idle(dst) ? first_of_idle : first_of_busy).at(sends.front()->order) == dst);
+    }
 }
 
 // False: the control log has no room.
@@ -85,7 +114,7 @@ bool Messages::offer_now(SendQueue& queue, Send& send) {
         return false;
     }
     ++queue.offered;
-    ++queue.unended[send.message.dst];
+    queue.update(send.message.dst, [&] { ++queue.unended[send.message.dst]; });
     send.is_offered = true;
     offer(send);
     return true;
@@ -93,18 +122,17 @@ bool Messages::offer_now(SendQueue& queue, Send& send) {
 
 // The oldest first, of those that may be offered.
 void Messages::advance(SendQueue& queue) {
-    while (!queue.waiting.empty() && queue.offered < queue.limit && !group_.failed()) {
-        auto next = queue.waiting.end();
-        for (auto at = queue.waiting.begin(); at != queue.waiting.end(); ++at)
-            if (queue.may_offer(at->first) &&
-                (next == queue.waiting.end() || at->second.front()->order < next->second.front()->order))
-                next = at;
-        if (next == queue.waiting.end()) return;
-        Send& send = *next->second.front();
-        next->second.pop_front();  // before: it may end at once, and come back here
-        if (next->second.empty()) queue.waiting.erase(next);
+    while (!group_.failed()) {
+        const auto dst = queue.next();
+        if (!dst) return;
+        std::deque<Send*>& first = queue.waiting.at(*dst);
+        Send& send = *first.front();
+        queue.update(*dst, [&] {  // before: it may end at once, and come back here
+            first.pop_front();
+            if (first.empty()) queue.waiting.erase(*dst);
+        });
         if (offer_now(queue, send)) continue;
-        queue.waiting[send.message.dst].push_front(&send);
+        queue.update(*dst, [&] { queue.waiting[*dst].push_front(&send); });
         return;
     }
 }
@@ -113,7 +141,8 @@ void Messages::advance(SendQueue& queue) {
 void Messages::no_longer_offered(const Send& send) {
     if (!send.is_offered) return;
     SendQueue& queue = send_queues_.at({send.message.src, send.to.value});
-    if (--queue.unended.at(send.message.dst) == 0 && !queue.waiting.empty()) advance(queue);
+    queue.update(send.message.dst, [&] { --queue.unended.at(send.message.dst); });
+    if (queue.is_idle(send.message.dst) && !queue.waiting.empty()) advance(queue);
 }
 
 void Messages::send_waiting() {
@@ -168,10 +197,13 @@ void Messages::on_credit(NodeIndex from, const wire::MessageCredit& credit) {
 }
 
 void Messages::stop_waiting(Send& send) {
-    auto& all = send_queues_.at({send.message.src, send.to.value}).waiting;
-    std::deque<Send*>& waiting = all.at(send.message.dst);
-    waiting.erase(std::ranges::find(waiting, &send));
-    if (waiting.empty()) all.erase(send.message.dst);
+    SendQueue& queue = send_queues_.at({send.message.src, send.to.value});
+    const uint32_t dst = send.message.dst;
+    queue.update(dst, [&] {
+        std::deque<Send*>& waiting = queue.waiting.at(dst);
+        waiting.erase(std::ranges::find(waiting, &send));
+        if (waiting.empty()) queue.waiting.erase(dst);
+    });
     send.waiting = false;
 }
 

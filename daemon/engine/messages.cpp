@@ -279,6 +279,7 @@ void Messages::check_invariants() const {
             NEXAR_CHECK(!sends.empty());
             waiting -= sends.size();
         }
+        queue.check_invariants();
         uint64_t unended = 0;
         for (const auto& [dst, sends] : queue.unended) unended += sends;
         NEXAR_CHECK(unended <= queue.offered);

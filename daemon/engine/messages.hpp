@@ -107,7 +107,27 @@ class Messages {
         std::map<uint32_t, std::deque<Send*>>
             waiting{};  // by destination: not offered yet; no deque is empty
         std::unordered_map<uint32_t, uint64_t> unended{};  // the same: offered and not ended
-        bool may_offer(uint32_t dst) const;
+        // By `order`: the first that waits for each destination; of those that have messages which have not
+        // ended, and of those that have none.
+        std::map<uint64_t, uint32_t> first_of_busy{}, first_of_idle{};
+
+        bool is_idle(uint32_t dst) const;
+        uint64_t credits(bool idle) const;  // for a destination that is, or is not
+        bool may_offer(uint32_t dst) const { return credits(is_idle(dst)) > 0; }
+        // The destination whose send is the oldest of those that may be offered.
+        std::optional<uint32_t> next() const;
+        // What `waiting` and `unended` have of a destination changes by change().
+        template <class Change>
+        void update(uint32_t dst, Change change) {
+            unseat(dst);
+            change();
+            seat(dst);
+        }
+        void check_invariants() const;
+
+      private:
+        void seat(uint32_t dst);
+        void unseat(uint32_t dst);
     };
     using SendQueueKey = std::pair<uint32_t, uint32_t>;  // rank, NodeIndex
 
