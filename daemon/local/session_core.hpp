@@ -198,7 +198,9 @@ class SessionCore {
     shm::SlotLedger ledger_;      // generation and state of each slot, as this daemon knows them
     std::vector<uint8_t> kinds_;  // by slot: the request's kind, valid while it is in flight
     std::vector<bool> opening_;   // by slot: its request may end with a new group, for which there is room
-    std::unordered_map<uint32_t, Staged> staged_;      // by slot: operations in flight that are staged
+    std::unordered_map<uint32_t, Staged, std::hash<uint32_t>, std::equal_to<>,
+                       Recycled<std::pair<const uint32_t, Staged>>>
+        staged_;                                       // by slot: operations in flight that are staged
     std::vector<std::unique_ptr<Prepared>> prepared_;  // by slot; null: nothing was kept
     std::unordered_map<uint32_t, RegionPin> regions_;  // by the client's number; registered now
     std::unordered_map<uint32_t, ComingRegion> coming_regions_;  // begun

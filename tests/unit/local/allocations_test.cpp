@@ -1,29 +1,12 @@
 // Waiting for a few requests asks for no memory: it is what a rank does between two steps.
+#include "support/allocations.hpp"
+
 #include <catch2/catch_test_macros.hpp>
-#include <cstdlib>
-#include <new>
 #include <vector>
 
 #include "calls.hpp"
 #include "rank.hpp"
 #include "test_daemon.hpp"
-
-namespace {
-thread_local size_t allocations = 0;
-}
-
-// In the whole program, and so in the library that it loads.
-void* operator new(size_t bytes) {
-    ++allocations;
-    if (void* out = std::malloc(bytes == 0 ? 1 : bytes)) return out;
-    throw std::bad_alloc();
-}
-void operator delete(void* memory) noexcept {
-    std::free(memory);
-}
-void operator delete(void* memory, size_t) noexcept {
-    std::free(memory);
-}
 
 using namespace nexar;
 using namespace nexar::test;
@@ -42,18 +25,18 @@ TEST_CASE("waiting for up to 64 requests asks for no memory, for more it works a
         // The first look at an ended request stores its ending.
         REQUIRE(nexar_request_wait_all(requests.data(), count, 10000, nullptr, 0) == NEXAR_OK);
         uint64_t index = 0;
-        size_t before = allocations;
+        size_t before = allocations();
         const nexar_status all = nexar_request_wait_all(requests.data(), count, 10000, nullptr, 0);
         const nexar_status any = nexar_request_wait_any(requests.data(), count, 10000, &index, nullptr);
         const nexar_status none = nexar_request_wait_any(&pending, 1, 20, &index, nullptr);
-        const size_t asked = allocations - before;
+        const size_t asked = allocations() - before;
         CHECK(all == NEXAR_OK);
         CHECK(any == NEXAR_OK);
         CHECK(none == NEXAR_PENDING);
         CHECK((asked == 0) == (count == 64));
-        before = allocations;
+        before = allocations();
         ::operator delete(::operator new(100));
-        CHECK(allocations == before + 1);  // it does count
+        CHECK(allocations() == before + 1);  // it does count
         for (const nexar_request request : requests) CHECK(nexar_request_free(request) == NEXAR_OK);
     }
     CHECK(nexar_request_cancel(pending) == NEXAR_OK);
@@ -72,7 +55,7 @@ TEST_CASE("a start of a persistent operation asks for no memory, nor does one of
                                       requests + i) == NEXAR_OK);
     nexar_status last = nexar_request_start(requests[0]);  // the first makes what threads and sessions keep
     if (last == NEXAR_OK) last = nexar_request_wait(requests[0], 10000, nullptr);
-    const size_t before = allocations;
+    const size_t before = allocations();
     for (uint64_t start = 1; start <= 100 && last == NEXAR_OK; ++start) {
         for (uint64_t& value : in) value = start;
         last = nexar_request_start(requests[0]);
@@ -80,7 +63,7 @@ TEST_CASE("a start of a persistent operation asks for no memory, nor does one of
         if (last == NEXAR_OK) last = nexar_request_start_all(requests, 32);
         if (last == NEXAR_OK) last = nexar_request_wait_all(requests, 32, 10000, nullptr, 0);
     }
-    const size_t asked = allocations - before;
+    const size_t asked = allocations() - before;
     CHECK(last == NEXAR_OK);
     CHECK(asked == 0);
     CHECK(out[31] == 100);

@@ -1,25 +1,9 @@
 // What the daemon keeps of persistent operations between their starts (docs/protocol/shm.md [S22]).
-#include <cstdlib>
+#include <catch2/generators/catch_generators.hpp>
 #include <cstring>
-#include <new>
 
 #include "core_fixture.hpp"
-
-namespace {
-thread_local size_t allocations = 0;
-}
-
-void* operator new(size_t bytes) {
-    ++allocations;
-    if (void* out = std::malloc(bytes == 0 ? 1 : bytes)) return out;
-    throw std::bad_alloc();
-}
-void operator delete(void* memory) noexcept {
-    std::free(memory);
-}
-void operator delete(void* memory, size_t) noexcept {
-    std::free(memory);
-}
+#include "support/allocations.hpp"
 
 namespace nexar::test {
 namespace {
@@ -131,20 +115,24 @@ TEST_CASE("only operations that can be persistent may say so", "[local][S22][S14
     }
 }
 
-TEST_CASE("a start asks for no memory in the session", "[local][S22]") {
+TEST_CASE("a start asks for no memory in the session, staged or not", "[local][S22][S25]") {
     Fixture f;
-    const auto d = persistent(all_reduce(8));
+    auto d = persistent(all_reduce(8));
+    if (GENERATE(false, true)) {
+        d.flags |= NEXAR_SHM_FLAG_STAGED_IN | NEXAR_SHM_FLAG_STAGED_OUT;
+        d.stage_windows = 2;
+    }
     f.engine.ops.reserve(100);
     REQUIRE(f.ask(3, d) == 1);
     end(f);
     for (int start = 0; start < 10; ++start) {
         f.engine.ops.clear();
-        const size_t before = allocations;
+        const size_t before = allocations();
         f.memory.view().slot(3).state = NEXAR_SLOT_WORD(++f.generation, 1u);
         const bool pushed = f.producer.try_push({3, f.generation, NEXAR_ENTRY_SUBMIT});
         f.core.drain(at);
         f.core.complete(f.engine.ops.back().ticket, {});
-        const size_t asked = allocations - before;
+        const size_t asked = allocations() - before;
         CHECK(pushed);
         CHECK(f.engine.ops.size() == 1);
         CHECK(asked == 0);
