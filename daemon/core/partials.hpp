@@ -19,7 +19,15 @@ enum class Partials : uint8_t {
 constexpr uint8_t partials_count = 3;
 
 constexpr const char* text_of(Partials partials) {
-    return partials == Partials::tree ? "deterministic" : partials == Partials::wide ? "f32 partials" : "";
+    switch (partials) {
+        case Partials::native:
+            return "";
+        case Partials::wide:
+            return "f32 partials";
+        case Partials::tree:
+            return "deterministic";
+    }
+    return "unknown partials";  // of another node, which may know more
 }
 
 // As nexar_op_options has them.

@@ -22,12 +22,27 @@ bool is_known(const OpDescriptor& d) {
            reduce::reduce_op_from(int(d.op)) && uint8_t(d.partials) < partials_count;
 }
 
+// What of it is not known, and what is.
+std::string unknown_parts(const wire::OpAnnounce& a) {
+    std::string out;
+    const auto look = [&](bool known, const char* what, unsigned number, uint64_t count) {
+        if (!known)
+            out += std::string(out.empty() ? "" : ", ") + what + " " + std::to_string(number) +
+                   " (it knows 0 to " + std::to_string(count - 1) + ")";
+    };
+    if (find_operation(a.kind) != nullptr && !is_collective(a.kind))
+        out = "kind " + std::to_string(a.kind) + " as a collective";
+    look(find_operation(a.kind) != nullptr, "kind", a.kind, operation_count);
+    look(reduce::dtype_from(a.dtype).has_value(), "type", a.dtype, type_count);
+    look(reduce::reduce_op_from(a.op).has_value(), "operator", a.op, reduction_count);
+    look(a.partials < partials_count, "partials", a.partials, partials_count);
+    return out;
+}
+
 Error unknown_operation(const GroupFacts& facts, const wire::OpAnnounce& a) {
     return {Errc::mismatch,
             "collective " + std::to_string(a.seq) + ": " + facts.describe(a.first_rank) + " called " +
-                descriptor_of(a).text() + " (kind " + std::to_string(a.kind) + ", type " +
-                std::to_string(a.dtype) + ", operator " + std::to_string(a.op) +
-                "), which this daemon does not know",
+                descriptor_of(a).text() + ", of which this daemon does not know " + unknown_parts(a),
             a.first_rank, -1, facts.members[a.first_rank].node.hex()};
 }
 

@@ -189,12 +189,24 @@ TEST_CASE("a node reports its own ranks only: it cannot blame another node's for
 
 TEST_CASE("an announcement of an operation that is not known ends it as a mismatch, on all ranks", "[H1]") {
     constexpr uint8_t all_reduce = 1, i32 = 5, sum = 0;
-    const std::vector<std::array<uint8_t, 3>> unknown{
-        {all_reduce, 19, sum},  {all_reduce, 63, sum}, {all_reduce, 255, sum}, {all_reduce, i32, 14},
-        {all_reduce, i32, 255}, {6, i32, sum},         {63, i32, sum},         {255, 255, 255}};
+    struct Unknown {
+        std::array<uint8_t, 4> numbers;  // kind, type, operator, partials
+        std::string named;
+    };
+    const std::vector<Unknown> unknown{
+        {{all_reduce, 19, sum, 0}, "type 19 (it knows 0 to 18)"},
+        {{all_reduce, 63, sum, 0}, "type 63"},
+        {{all_reduce, 255, sum, 0}, "type 255"},
+        {{all_reduce, i32, 14, 0}, "operator 14 (it knows 0 to 13)"},
+        {{all_reduce, i32, 255, 0}, "operator 255"},
+        {{6, i32, sum, 0}, "kind 6 as a collective"},
+        {{63, i32, sum, 0}, "kind 63 (it knows 0 to 23)"},
+        {{all_reduce, i32, sum, 3}, "partials 3 (it knows 0 to 2)"},
+        {{255, 255, 255, 255}, "operator 255 (it knows 0 to 13), partials 255 (it knows 0 to 2)"}};
     for (const bool posted_first : {true, false})
-        for (const auto& [kind, dtype, op] : unknown) {
-            CAPTURE(posted_first, kind, dtype, op);
+        for (const auto& [numbers, named] : unknown) {
+            const auto [kind, dtype, op, partials] = numbers;
+            CAPTURE(posted_first, kind, dtype, op, partials);
             ClusterShape shape;
             shape.nodes = 3;
             shape.collective_timeout = Duration{0};
@@ -206,7 +218,8 @@ TEST_CASE("an announcement of an operation that is not known ends it as a mismat
                 cluster.run_for(10ms);
             };
             if (posted_first) post();
-            deliver(cluster, 0, 2, wire::OpAnnounce{program.group.id, 1, 0, kind, dtype, op, 500, 0, 2});
+            deliver(cluster, 0, 2,
+                    wire::OpAnnounce{program.group.id, 1, 0, kind, dtype, op, 500, 0, 2, 0, 0, 0, partials});
             cluster.run_for(10ms);
             if (!posted_first) post();
 
@@ -215,6 +228,7 @@ TEST_CASE("an announcement of an operation that is not known ends it as a mismat
                 CAPTURE(rank, call.outcome.error.text);
                 REQUIRE(call.ended);
                 REQUIRE(call.outcome.error.code == Errc::mismatch);
+                REQUIRE(call.outcome.error.text.contains(named));
                 REQUIRE(call.outcome.error.rank == 2);
                 REQUIRE(call.outcome.error.node == cluster.hosts[2]->id.hex());
             }
