@@ -16,29 +16,30 @@
 namespace nexar::collectives {
 
 // Afterwards every node has every block combined over all nodes, with the same bits.
-Task<> ring_all_reduce(Lane& lane, std::vector<Extents> blocks, Arithmetic arithmetic);
+Task<> ring_all_reduce(Lane& lane, Vector<Extents> blocks, Arithmetic arithmetic);
 Task<> doubling_all_reduce(Lane& lane, Extents data, Arithmetic arithmetic);
 Task<> halving_all_reduce(Lane& lane, Extents data, Arithmetic arithmetic);
 
 // Afterwards node i has block i combined over all nodes; its other blocks hold partial results.
-Task<> ring_reduce_scatter(Lane& lane, std::vector<Extents> blocks, Arithmetic arithmetic);
+Task<> ring_reduce_scatter(Lane& lane, Vector<Extents> blocks, Arithmetic arithmetic);
 
 // Before: node i has block i. Afterwards every node has all blocks. `first_phase`, here and below: of its
 // phases, where another algorithm has used the ones before.
-Task<> ring_all_gather(Lane& lane, std::vector<Extents> blocks, uint32_t first_phase = 0);
-Task<> bruck_all_gather(Lane& lane, std::vector<Extents> blocks);
+Task<> ring_all_gather(Lane& lane, Vector<Extents> blocks, uint32_t first_phase = 0);
+Task<> bruck_all_gather(Lane& lane, Vector<Extents> blocks);
 
 // outgoing[j] arrives in incoming[i] of node j, where i is this node; both have the same length. The entries
 // of this node itself are ignored. No transfer is longer than transfer_bytes_max.
-Task<> pairwise_all_to_all(Lane& lane, std::vector<Extents> outgoing, std::vector<Extents> incoming,
+Task<> pairwise_all_to_all(Lane& lane, Vector<Extents> outgoing, Vector<Extents> incoming,
                            size_t transfer_bytes_max, uint32_t first_phase = 0);
 
 // The same for blocks whose lengths only their two ranks know.
 struct CountedExchange {
-    std::vector<Extents> outgoing_counts, incoming_counts;  // by node; the sender's, and memory for a peer's
-    std::vector<Extents> outgoing, incoming;  // `incoming` has the lengths that this node's ranks expect
-    // Whether a node's counts, which have arrived, are those of `incoming`. An error ends the algorithm.
-    std::function<Result<void>(NodeIndex)> check;
+    Vector<Extents> outgoing_counts, incoming_counts;  // by node; the sender's, and memory for a peer's
+    Vector<Extents> outgoing, incoming;  // `incoming` has the lengths that this node's ranks expect
+    // Whether a node's counts, which have arrived in `counts`, are those of `incoming`. An error ends the
+    // algorithm.
+    std::function<Result<void>(NodeIndex, const Extents& counts)> check;
     size_t transfer_bytes_max = 0;  // not less than the counts of any two nodes
 };
 Task<> pairwise_all_to_allv(Lane& lane, CountedExchange exchange);
@@ -52,26 +53,26 @@ Task<> chain_reduce(Lane& lane, Extents data, NodeIndex root, Arithmetic arithme
 
 // Before: node i has block i. Afterwards the root has all blocks. The root's memory has a place for every
 // block, a tree's other nodes have one for those of their subtree (BinomialTree::subtree).
-Task<> binomial_gather(Lane& lane, std::vector<Extents> blocks, NodeIndex root);
-Task<> direct_gather(Lane& lane, std::vector<Extents> blocks, NodeIndex root, uint32_t first_phase = 0);
+Task<> binomial_gather(Lane& lane, Vector<Extents> blocks, NodeIndex root);
+Task<> direct_gather(Lane& lane, Vector<Extents> blocks, NodeIndex root, uint32_t first_phase = 0);
 
 // Before: the root has all blocks. Afterwards node i has block i. The memory is that of a gather.
-Task<> binomial_scatter(Lane& lane, std::vector<Extents> blocks, NodeIndex root);
-Task<> direct_scatter(Lane& lane, std::vector<Extents> blocks, NodeIndex root);
+Task<> binomial_scatter(Lane& lane, Vector<Extents> blocks, NodeIndex root);
+Task<> direct_scatter(Lane& lane, Vector<Extents> blocks, NodeIndex root);
 
 // One step of a deterministic reduction (rank_tree.hpp), on this node.
 struct TreeStep {
     // By node: partials of this node's subtrees, for that node's elements; and memory for what that node's
     // subtrees are for the elements here.
-    std::vector<Extents> outgoing, incoming;
+    Vector<Extents> outgoing, incoming;
     std::function<Op&()> combine;  // of what has arrived: the results of the elements here
     size_t transfer_bytes_max = 0;
     uint32_t exchange_phase = 0, gather_phase = 0;
 };
 // `shares`: by node, the results of its elements.
 Task<> tree_reduce_scatter(Lane& lane, TreeStep step);
-Task<> tree_all_reduce(Lane& lane, TreeStep step, std::vector<Extents> shares);
-Task<> tree_reduce(Lane& lane, TreeStep step, std::vector<Extents> shares, NodeIndex root);
+Task<> tree_all_reduce(Lane& lane, TreeStep step, Vector<Extents> shares);
+Task<> tree_reduce(Lane& lane, TreeStep step, Vector<Extents> shares, NodeIndex root);
 
 // Afterwards each rank's output has its reduction; its input is as before, where it is not the output.
 Task<> direct_scan(Lane& lane, Scan scan);
@@ -81,6 +82,6 @@ Task<> dissemination_barrier(Lane& lane, uint32_t first_phase = 0);
 
 // ring_all_gather; then `gathered`, an error of which ends the algorithm here; then a barrier. So where it
 // ends well, every node has had all blocks and no error.
-Task<> confirmed_gather(Lane& lane, std::vector<Extents> blocks, std::function<Task<>()> gathered);
+Task<> confirmed_gather(Lane& lane, Vector<Extents> blocks, std::function<Task<>()> gathered);
 
 }  // namespace nexar::collectives

@@ -12,7 +12,7 @@ Task<> binomial_broadcast(Lane& lane, Extents data, NodeIndex root) {
     const BinomialTree tree(lane, root);
     if (!tree.is_root()) co_await done(lane.recv_copy(tree.parent(), 0, data));
 
-    std::vector<Op*> ops;
+    Vector<Op*> ops;
     for (NodeIndex child : std::views::reverse(tree.children())) ops.push_back(&lane.send(child, 0, data));
     co_await all(ops);
     co_return ok();

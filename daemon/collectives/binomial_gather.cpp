@@ -7,9 +7,9 @@
 
 namespace nexar::collectives {
 
-Task<> binomial_gather(Lane& lane, std::vector<Extents> blocks, NodeIndex root) {
+Task<> binomial_gather(Lane& lane, Vector<Extents> blocks, NodeIndex root) {
     const BinomialTree tree(lane, root);
-    std::vector<Op*> arrivals;
+    Vector<Op*> arrivals;
     for (NodeIndex child : tree.children())
         arrivals.push_back(&lane.recv_copy(child, 0, tree.subtree_blocks(child, blocks)));
     co_await all(arrivals);

@@ -9,9 +9,9 @@ namespace nexar::collectives {
 
 Task<> binomial_reduce(Lane& lane, Extents data, NodeIndex root, Arithmetic arithmetic) {
     const BinomialTree tree(lane, root);
-    const std::vector<NodeIndex> children = tree.children();
-    std::vector<Extents> shares;
-    std::vector<Op*> arrivals;
+    const Vector<NodeIndex> children = tree.children();
+    Vector<Extents> shares;
+    Vector<Op*> arrivals;
     for (NodeIndex child : children) {
         const link::Extent memory = lane.scratch(link::bytes_of(data));
         shares.push_back(Extents{memory});

@@ -9,12 +9,12 @@
 
 namespace nexar::collectives {
 
-Task<> binomial_scatter(Lane& lane, std::vector<Extents> blocks, NodeIndex root) {
+Task<> binomial_scatter(Lane& lane, Vector<Extents> blocks, NodeIndex root) {
     const BinomialTree tree(lane, root);
     if (!tree.is_root())
         co_await done(lane.recv_copy(tree.parent(), 0, tree.subtree_blocks(lane.self(), blocks)));
 
-    std::vector<Op*> ops;
+    Vector<Op*> ops;
     for (NodeIndex child : std::views::reverse(tree.children()))
         ops.push_back(&lane.send(child, 0, tree.subtree_blocks(child, blocks)));
     co_await all(ops);

@@ -25,7 +25,7 @@ void for_each_block(uint32_t nodes, uint32_t first, uint32_t step, Take take) {
 
 }  // namespace
 
-Task<> bruck_all_gather(Lane& lane, std::vector<Extents> blocks) {
+Task<> bruck_all_gather(Lane& lane, Vector<Extents> blocks) {
     const Ring ring(lane);
     const uint32_t steps = bruck_steps(ring.nodes);
     const auto from = [&](uint32_t first, uint32_t step) {
@@ -37,7 +37,7 @@ Task<> bruck_all_gather(Lane& lane, std::vector<Extents> blocks) {
     };
 
     // The whole receive schedule goes out before the first wait.
-    std::vector<Op*> arrivals, sends;
+    Vector<Op*> arrivals, sends;
     for (uint32_t step = 0; step < steps; ++step) {
         const uint32_t other = (ring.self + (1u << step)) % ring.nodes;
         arrivals.push_back(&lane.recv_copy(NodeIndex(other), step, from(other, step)));

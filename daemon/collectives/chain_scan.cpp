@@ -28,9 +28,9 @@ struct Piece {
 
 // All receives are into one memory: the prefix that comes to a run has this node's last one in it, so nothing
 // of that is still to be sent, and a repeated send of it has no effect.
-Task<> chain_piece(Lane& lane, const Scan& scan, const std::vector<ScanRun>& runs, Piece piece,
+Task<> chain_piece(Lane& lane, const Scan& scan, const Vector<ScanRun>& runs, Piece piece,
                    ScanPrefix prefix) {
-    std::vector<Op*> arrivals(runs.size());
+    Vector<Op*> arrivals(runs.size());
     for (size_t run = 1; run < runs.size(); ++run)
         if (runs[run].node == lane.self())
             arrivals[run] = &lane.recv_copy(runs[run - 1].node, piece.phase(runs[run]), prefix.memory());
@@ -55,14 +55,14 @@ Task<> chain_piece(Lane& lane, const Scan& scan, const std::vector<ScanRun>& run
 }  // namespace
 
 Task<> chain_scan(Lane& lane, Scan scan) {
-    const std::vector<ScanRun> runs = scan_runs(*scan.layout);
+    const Vector<ScanRun> runs = scan_runs(*scan.layout);
     const size_t bytes = scan.bytes(), element = reduce::size_of(scan.arithmetic.dtype);
     const Extents memory{lane.scratch(bytes)};
     Extents spare;
     if (scan.needs_spare()) spare.push_back(lane.scratch(bytes));
 
     const uint32_t of = pieces_of(bytes, scan.chunk_bytes);
-    std::vector<Task<>> pieces;
+    Vector<Task<>> pieces;
     for (uint32_t index = 0; index < of; ++index) {
         const ElementRange range = part_of(bytes / element, of, index);
         const Piece piece{index, of, range.begin * element, range.count * element};
@@ -83,7 +83,7 @@ const Cost chain_scan_cost{
         },
     .bytes =
         [](Ledger& ledger, const SegmentShape& s) {
-            const std::vector<ScanRun> runs = scan_runs(s.layout);
+            const Vector<ScanRun> runs = scan_runs(s.layout);
             for (size_t run = 1; run < runs.size(); ++run)
                 ledger.add(runs[run - 1].node.value, runs[run].node.value, s.bytes());
         },

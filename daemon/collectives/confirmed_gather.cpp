@@ -7,7 +7,7 @@
 
 namespace nexar::collectives {
 
-Task<> confirmed_gather(Lane& lane, std::vector<Extents> blocks, std::function<Task<>()> gathered) {
+Task<> confirmed_gather(Lane& lane, Vector<Extents> blocks, std::function<Task<>()> gathered) {
     const uint32_t rounds_begin = lane.nodes() - 1;
     co_await ring_all_gather(lane, std::move(blocks));
     co_await gathered();

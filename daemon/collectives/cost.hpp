@@ -23,6 +23,7 @@ struct SegmentShape {
     const Counts* counts = nullptr;   // null: the operation has no list of counts
     std::span<const Counts> sends{};  // by rank: what it sends; one: every rank does; empty: not known
 
+    bool has_counts = false;     // the operation has, known here or not
     uint32_t partial_bytes = 0;  // of an element of a partial; of others the element's own
 
     uint32_t nodes() const { return layout.nodes(); }

@@ -6,13 +6,13 @@
 
 namespace nexar::collectives {
 
-Task<> direct_gather(Lane& lane, std::vector<Extents> blocks, NodeIndex root, uint32_t first_phase) {
+Task<> direct_gather(Lane& lane, Vector<Extents> blocks, NodeIndex root, uint32_t first_phase) {
     if (lane.self() != root) {
         co_await done(lane.send(root, first_phase, blocks[lane.self().value]));
         co_return ok();
     }
     const Ring ring(lane);
-    std::vector<Op*> arrivals;
+    Vector<Op*> arrivals;
     for (uint32_t distance = 1; distance < ring.nodes; ++distance) {
         const NodeIndex from(ring.behind(distance));
         arrivals.push_back(&lane.recv_copy(from, first_phase, blocks[from.value]));

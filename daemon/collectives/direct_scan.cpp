@@ -33,13 +33,13 @@ Task<> direct_scan(Lane& lane, Scan scan) {
         return out;
     };
 
-    std::vector<Op*> arrivals;
+    Vector<Op*> arrivals;
     for (uint32_t distance = 1; distance < ring.nodes; ++distance) {
         const NodeIndex from(ring.behind(distance));
         const uint32_t ranks = ranks_before_last(layout, from, lane.self());
         arrivals.push_back(&lane.recv_copy(from, 0, inputs_of(from, ranks)));
     }
-    std::vector<Op*> loads;
+    Vector<Op*> loads;
     for (size_t i = 0; i < own.size(); ++i)
         loads.push_back(&scan.load(lane, input_of(own[i]), scan.ranks[i].in, scan.ranks[i].scalar));
     co_await all(loads);

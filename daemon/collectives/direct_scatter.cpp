@@ -6,13 +6,13 @@
 
 namespace nexar::collectives {
 
-Task<> direct_scatter(Lane& lane, std::vector<Extents> blocks, NodeIndex root) {
+Task<> direct_scatter(Lane& lane, Vector<Extents> blocks, NodeIndex root) {
     if (lane.self() != root) {
         co_await done(lane.recv_copy(root, 0, blocks[lane.self().value]));
         co_return ok();
     }
     const Ring ring(lane);
-    std::vector<Op*> ops;
+    Vector<Op*> ops;
     for (uint32_t distance = 1; distance < ring.nodes; ++distance) {
         const NodeIndex to((ring.self + distance) % ring.nodes);
         ops.push_back(&lane.send(to, 0, blocks[to.value]));

@@ -14,7 +14,7 @@ Task<> dissemination_barrier(Lane& lane, uint32_t first_phase) {
     const uint32_t self = lane.self().value;
     if (n == 1) co_return ok();
 
-    std::vector<Op*> rounds;
+    Vector<Op*> rounds;
     for (uint32_t distance = 1; distance < n; distance *= 2) {
         Extents into{lane.scratch(1)};
         const NodeIndex from((self + n - distance) % n);

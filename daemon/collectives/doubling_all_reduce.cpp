@@ -44,8 +44,8 @@ Task<> doubling_all_reduce(Lane& lane, Extents data, Arithmetic arithmetic) {
         extra = scratch(lane, bytes);
         folded_in = &lane.recv_copy(nodes.twin(), 0, extra);
     }
-    std::vector<Extents> theirs;
-    std::vector<Op*> arrivals;
+    Vector<Extents> theirs;
+    Vector<Op*> arrivals;
     for (uint32_t step = 0; step < steps; ++step) {
         theirs.push_back(scratch(lane, bytes));
         arrivals.push_back(&lane.recv_copy(nodes.partner(step), 1 + step, theirs[step]));

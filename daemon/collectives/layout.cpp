@@ -23,6 +23,11 @@ Layout::Layout(std::span<const uint32_t> node_of_rank) {
         node_of_.push_back(it->second);
         ranks_of_[it->second.value].push_back(rank);
     }
+    for (const std::vector<uint32_t>& ranks : ranks_of_) {
+        subtrees_of_.push_back(reduce::subtrees_of(ranks, size()));
+        subtrees_ += subtrees_of_.back().size();
+        subtrees_max_ = std::max(subtrees_max_, subtrees_of_.back().size());
+    }
 }
 
 link::Extents slice(std::span<const link::Extent> extents, size_t offset, size_t bytes) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "collectives/link.hpp"
+#include "reduce/partials.hpp"
 
 namespace nexar::collectives {
 
@@ -44,10 +45,16 @@ class Layout {
     NodeIndex node_of(uint32_t rank) const { return node_of_[rank]; }
     // In rank order; never empty.
     std::span<const uint32_t> ranks_on(NodeIndex node) const { return ranks_of_[node.value]; }
+    // What a node sends the partials of (docs/protocol/partials.md).
+    std::span<const reduce::RankRange> subtrees_on(NodeIndex node) const { return subtrees_of_[node.value]; }
+    size_t subtrees() const { return subtrees_; }          // of all nodes
+    size_t subtrees_max() const { return subtrees_max_; }  // of the node with the most
 
   private:
-    std::vector<NodeIndex> node_of_;               // by rank
-    std::vector<std::vector<uint32_t>> ranks_of_;  // by node, in rank order
+    std::vector<NodeIndex> node_of_;                           // by rank
+    std::vector<std::vector<uint32_t>> ranks_of_;              // by node, in rank order
+    std::vector<std::vector<reduce::RankRange>> subtrees_of_;  // the same
+    size_t subtrees_ = 0, subtrees_max_ = 0;
 };
 
 }  // namespace nexar::collectives

@@ -48,8 +48,8 @@ class Lane {
     // dsts = srcs[0] op srcs[1] op ..., in this order; a dst may be one of srcs. `scalars`: empty, or one for
     // each of srcs, with which it is multiplied first; the operator is sum then. A worker computes it unless
     // it is small.
-    virtual Op& combine(std::vector<Extents> dsts, std::vector<Extents> srcs, Arithmetic arithmetic,
-                        std::vector<uint64_t> scalars) = 0;
+    virtual Op& combine(Vector<Extents> dsts, Vector<Extents> srcs, Arithmetic arithmetic,
+                        Vector<uint64_t> scalars) = 0;
     virtual Op& copy(Extents dst, Extents src) = 0;
     // dst = dst op src.
     Op& reduce(Extents dst, Extents src, Arithmetic arithmetic) {

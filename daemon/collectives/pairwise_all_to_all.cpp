@@ -17,14 +17,14 @@ constexpr uint32_t window = 16;
 
 }  // namespace
 
-Task<> pairwise_all_to_all(Lane& lane, std::vector<Extents> outgoing, std::vector<Extents> incoming,
+Task<> pairwise_all_to_all(Lane& lane, Vector<Extents> outgoing, Vector<Extents> incoming,
                            size_t transfer_bytes_max, uint32_t first_phase) {
     const Ring ring(lane);
-    std::vector<std::vector<Op*>> ops(ring.nodes);  // by distance
+    Vector<Vector<Op*>> ops(ring.nodes);  // by distance
     for (uint32_t distance = 1; distance < ring.nodes; ++distance) {
         if (distance > window) co_await all(ops[distance - window]);
         const NodeIndex from(ring.behind(distance)), to((ring.self + distance) % ring.nodes);
-        std::vector<Op*>& posted = ops[distance];
+        Vector<Op*>& posted = ops[distance];
         for_each_transfer(incoming[from.value], transfer_bytes_max, first_phase,
                           [&](uint32_t phase, Extents memory) {
                               posted.push_back(&lane.recv_copy(from, phase, std::move(memory)));
@@ -34,7 +34,7 @@ Task<> pairwise_all_to_all(Lane& lane, std::vector<Extents> outgoing, std::vecto
                               posted.push_back(&lane.send(to, phase, std::move(memory)));
                           });
     }
-    for (const std::vector<Op*>& posted : ops) co_await all(posted);
+    for (const Vector<Op*>& posted : ops) co_await all(posted);
     co_return ok();
 }
 

@@ -14,7 +14,7 @@ namespace nexar::collectives {
 Task<> pairwise_all_to_allv(Lane& lane, CountedExchange exchange) {
     const Ring ring(lane);
     const size_t most = exchange.transfer_bytes_max;
-    std::vector<Op*> arrivals, ops;
+    Vector<Op*> arrivals, ops;
     for (uint32_t distance = 1; distance < ring.nodes; ++distance) {
         const NodeIndex from(ring.behind(distance));
         arrivals.push_back(&lane.recv_copy(from, 0, exchange.incoming_counts[from.value]));
@@ -29,7 +29,8 @@ Task<> pairwise_all_to_allv(Lane& lane, CountedExchange exchange) {
     for (uint32_t distance = 1; distance < ring.nodes; ++distance) {
         const NodeIndex from(ring.behind(distance));
         co_await done(*arrivals[distance - 1]);
-        if (auto agreed = exchange.check(from); !agreed) co_return fail(std::move(agreed.error()));
+        if (auto agreed = exchange.check(from, exchange.incoming_counts[from.value]); !agreed)
+            co_return fail(std::move(agreed.error()));
         for_each_transfer(exchange.incoming[from.value], most, 1, [&](uint32_t phase, Extents memory) {
             ops.push_back(&lane.recv_copy(from, phase, std::move(memory)));
         });

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "collectives/cost.hpp"
-#include "collectives/rank_tree.hpp"
 
 namespace nexar::collectives {
 namespace {
@@ -29,11 +28,7 @@ Algorithm deterministic(OpKind kind) {
 
 // What a node sends of each element, at most.
 uint64_t partials_of_node(const Shape& shape, const Layout& layout) {
-    if (shape.partials != Partials::tree) return 1;
-    size_t out = 1;
-    for (uint32_t node = 0; node < layout.nodes(); ++node)
-        out = std::max(out, subtrees_on(layout, NodeIndex(node)).size());
-    return out;
+    return shape.partials == Partials::tree ? std::max<uint64_t>(1, layout.subtrees_max()) : 1;
 }
 
 Algorithm choose(const Shape& shape, uint64_t bytes, const Layout& layout, const PlanTable& table) {
@@ -82,6 +77,7 @@ SegmentShape segment_of(const Plan& plan, const Shape& shape, const Layout& layo
     SegmentShape out{layout,           range.count, shape.element_bytes, layout.node_of(shape.root),
                      plan.chunk_bytes, range.begin, shape.counts,        shape.sends};
     out.partial_bytes = width_of(shape);
+    out.has_counts = has_counts(row_of(shape.kind));
     // Wide partials travel as any f32 does.
     if (shape.partials == Partials::wide) out.element_bytes = out.partial_bytes;
     return out;

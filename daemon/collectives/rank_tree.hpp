@@ -3,6 +3,7 @@
 // nodes.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "collectives/cost.hpp"
@@ -10,17 +11,16 @@
 
 namespace nexar::collectives {
 
-// What a node sends the partials of.
-std::vector<reduce::RankRange> subtrees_on(const Layout& layout, NodeIndex node);
-
-constexpr uint64_t tree_step_bytes_max =
-    8 * 1024 * 1024;  // of one node's partials, unless one element has more
+// Of a step's partials on one node: of those that it makes, and of those that arrive there; unless one
+// element has more [Z6].
+constexpr uint64_t tree_step_bytes_max = 8 * 1024 * 1024;
 
 class TreeCut {
   public:
     // `elements`: of the segment, with those of all blocks. `gather_phases`: what follows a step's exchange.
+    // `owned`: how many of the elements each node owns, at most; empty: an even share of every step.
     TreeCut(const Layout& layout, uint64_t elements, uint32_t partial_bytes, uint32_t chunk_bytes,
-            uint32_t gather_phases);
+            uint32_t gather_phases, std::span<const uint64_t> owned = {});
 
     uint32_t steps() const { return static_cast<uint32_t>((elements_ + step_ - 1) / step_); }
     ElementRange step(uint32_t index) const;
@@ -41,7 +41,7 @@ ElementRange even_share(ElementRange step, uint32_t nodes, uint32_t node);
 template <class ElementsOf>
 void add_tree_exchange(Ledger& ledger, const SegmentShape& segment, ElementsOf elements_of) {
     for (uint32_t from = 0; from < segment.nodes(); ++from) {
-        const uint64_t subtrees = subtrees_on(segment.layout, NodeIndex(from)).size();
+        const uint64_t subtrees = segment.layout.subtrees_on(NodeIndex(from)).size();
         for (uint32_t to = 0; to < segment.nodes(); ++to)
             if (from != to) ledger.add(from, to, subtrees * elements_of(to) * segment.partial_bytes);
     }

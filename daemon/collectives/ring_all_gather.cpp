@@ -6,11 +6,11 @@
 
 namespace nexar::collectives {
 
-Task<> ring_all_gather(Lane& lane, std::vector<Extents> blocks, uint32_t first_phase) {
+Task<> ring_all_gather(Lane& lane, Vector<Extents> blocks, uint32_t first_phase) {
     const Ring ring(lane);
     const uint32_t last = ring.nodes - 1;
     if (last == 0) co_return ok();
-    std::vector<Op*> ops;
+    Vector<Op*> ops;
 
     ops.push_back(&lane.send(ring.right, first_phase, blocks[ring.self]));
     for (uint32_t step = 0; step + 1 < last; ++step)

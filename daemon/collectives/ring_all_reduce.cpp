@@ -13,11 +13,11 @@
 
 namespace nexar::collectives {
 
-Task<> ring_all_reduce(Lane& lane, std::vector<Extents> blocks, Arithmetic arithmetic) {
+Task<> ring_all_reduce(Lane& lane, Vector<Extents> blocks, Arithmetic arithmetic) {
     const Ring ring(lane);
     const uint32_t last = ring.nodes - 1;  // steps of each half; phases [0, last) and [last, 2 * last)
     if (last == 0) co_return ok();
-    std::vector<Op*> ops;
+    Vector<Op*> ops;
 
     ops.push_back(&lane.send(ring.right, 0, blocks[ring.behind(1)]));
     // Ends with block `self`, whose forward begins the second half.

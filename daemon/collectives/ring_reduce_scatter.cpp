@@ -6,11 +6,11 @@
 
 namespace nexar::collectives {
 
-Task<> ring_reduce_scatter(Lane& lane, std::vector<Extents> blocks, Arithmetic arithmetic) {
+Task<> ring_reduce_scatter(Lane& lane, Vector<Extents> blocks, Arithmetic arithmetic) {
     const Ring ring(lane);
     const uint32_t last = ring.nodes - 1;
     if (last == 0) co_return ok();
-    std::vector<Op*> ops;
+    Vector<Op*> ops;
 
     ops.push_back(&lane.send(ring.right, 0, blocks[ring.behind(1)]));
     for (uint32_t step = 0; step + 1 < last; ++step)

@@ -36,7 +36,7 @@ Task<> ScanPrefix::take(ScanRank rank, bool is_last) {
         co_await done(scan_->load(*lane_, spare_, std::move(in), rank.scalar));
         in = spare_;
     }
-    std::vector<Extents> dsts;
+    Vector<Extents> dsts;
     if (!is_last) dsts.push_back(memory_);
     if (!rank.out.empty() && scan_->exclusive)
         co_await done(lane_->copy(std::move(rank.out), memory_));
@@ -47,14 +47,14 @@ Task<> ScanPrefix::take(ScanRank rank, bool is_last) {
 }
 
 // What a combination with another rank's input would do to it, a logical operator does to the first one.
-Task<> ScanPrefix::include(Extents in, std::vector<Extents> dsts) {
-    std::vector<Extents> srcs;
+Task<> ScanPrefix::include(Extents in, Vector<Extents> dsts) {
+    Vector<Extents> srcs;
     if (!empty_) srcs.push_back(memory_);
     srcs.push_back(std::move(in));
     const bool combines = !empty_ || reduce::is_logical(scan_->arithmetic.dtype, scan_->arithmetic.op);
     empty_ = false;
     if (combines) {
-        std::vector<uint64_t> scalars;
+        Vector<uint64_t> scalars;
         co_await done(lane_->combine(std::move(dsts), std::move(srcs), scan_->arithmetic, scalars));
         co_return ok();
     }
@@ -62,9 +62,9 @@ Task<> ScanPrefix::include(Extents in, std::vector<Extents> dsts) {
     co_return ok();
 }
 
-std::vector<ScanRun> scan_runs(const Layout& layout) {
-    std::vector<ScanRun> out;
-    std::vector<uint32_t> of_node(layout.nodes());
+Vector<ScanRun> scan_runs(const Layout& layout) {
+    Vector<ScanRun> out;
+    Vector<uint32_t> of_node(layout.nodes());
     for (uint32_t rank = 0; rank < layout.size(); ++rank) {
         const NodeIndex node = layout.node_of(rank);
         if (out.empty() || out.back().node != node) out.push_back({node, 0, of_node[node.value]++});

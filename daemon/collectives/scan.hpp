@@ -21,7 +21,7 @@ struct ScanRank {
 // r - 1.
 struct Scan {
     const Layout* layout = nullptr;
-    std::vector<ScanRank> ranks;  // this node's, in rank order
+    Vector<ScanRank> ranks;  // this node's, in rank order
     Arithmetic arithmetic;
     bool premultiplies = false;  // each rank's input by its scalar
     bool exclusive = false;
@@ -55,7 +55,7 @@ class ScanPrefix {
     const Extents& memory() const { return memory_; }
 
   private:
-    Task<> include(Extents in, std::vector<Extents> dsts);
+    Task<> include(Extents in, Vector<Extents> dsts);
 
     Lane* lane_;
     const Scan* scan_;
@@ -69,6 +69,6 @@ struct ScanRun {
     uint32_t ranks = 0;
     uint32_t number = 0;  // among those of its node
 };
-std::vector<ScanRun> scan_runs(const Layout& layout);
+Vector<ScanRun> scan_runs(const Layout& layout);
 
 }  // namespace nexar::collectives

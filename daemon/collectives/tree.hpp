@@ -19,21 +19,21 @@ class BinomialTree {
     bool is_root() const { return position_ == 0; }
     NodeIndex parent() const { return at(position_ & (position_ - 1)); }
     // Nearest (smallest subtree) first.
-    std::vector<NodeIndex> children() const {
-        std::vector<NodeIndex> out;
+    Vector<NodeIndex> children() const {
+        Vector<NodeIndex> out;
         for (uint32_t step = 1; step < reach(position_) && position_ + step < nodes_; step *= 2)
             out.push_back(at(position_ + step));
         return out;
     }
     // The node and all nodes below it, the node first.
-    std::vector<NodeIndex> subtree(NodeIndex of) const {
+    Vector<NodeIndex> subtree(NodeIndex of) const {
         const uint32_t top = position_of(of);
-        std::vector<NodeIndex> out;
+        Vector<NodeIndex> out;
         for (uint32_t i = 0; i < reach(top) && top + i < nodes_; ++i) out.push_back(at(top + i));
         return out;
     }
     // Their blocks, in that order.
-    link::Extents subtree_blocks(NodeIndex of, const std::vector<link::Extents>& blocks) const {
+    link::Extents subtree_blocks(NodeIndex of, const Vector<link::Extents>& blocks) const {
         link::Extents out;
         for (const NodeIndex node : subtree(of))
             out.insert(out.end(), blocks[node.value].begin(), blocks[node.value].end());

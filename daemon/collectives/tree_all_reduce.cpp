@@ -15,7 +15,7 @@ TreeCut all_reduce_cut(const SegmentShape& s) {
 
 }  // namespace
 
-Task<> tree_all_reduce(Lane& lane, TreeStep step, std::vector<Extents> shares) {
+Task<> tree_all_reduce(Lane& lane, TreeStep step, Vector<Extents> shares) {
     const uint32_t gather_phase = step.gather_phase;
     co_await tree_reduce_scatter(lane, std::move(step));
     co_await ring_all_gather(lane, std::move(shares), gather_phase);

@@ -14,7 +14,7 @@ TreeCut reduce_cut(const SegmentShape& s) {
 
 }  // namespace
 
-Task<> tree_reduce(Lane& lane, TreeStep step, std::vector<Extents> shares, NodeIndex root) {
+Task<> tree_reduce(Lane& lane, TreeStep step, Vector<Extents> shares, NodeIndex root) {
     const uint32_t gather_phase = step.gather_phase;
     co_await tree_reduce_scatter(lane, std::move(step));
     co_await direct_gather(lane, std::move(shares), root, gather_phase);

@@ -9,9 +9,13 @@
 namespace nexar::collectives {
 namespace {
 
+// Lists of counts are not known when an operation is planned: then any node may own everything.
 TreeCut scatter_cut(const SegmentShape& s) {
-    const uint64_t elements = s.counts == nullptr ? s.elements * s.layout.size() : s.elements;
-    return TreeCut(s.layout, elements, s.partial_bytes, s.chunk_bytes, 0);
+    const uint64_t elements = s.has_counts ? s.elements : s.elements * s.layout.size();
+    std::vector<uint64_t> owned(s.nodes(), s.elements);
+    for (uint32_t node = 0; node < s.nodes(); ++node)
+        if (!s.has_counts || s.counts != nullptr) owned[node] = s.block_bytes_on(node) / s.element_bytes;
+    return TreeCut(s.layout, elements, s.partial_bytes, s.chunk_bytes, 0, owned);
 }
 
 }  // namespace

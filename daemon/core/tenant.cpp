@@ -110,12 +110,12 @@ Result<void> Tenant::check_room(Resource resource, uint64_t amount, uint64_t nee
 
 Result<ChargeRef> Tenant::charge(Resource resource, uint64_t amount) {
     NEXAR_TRY_VOID(check_room(resource, amount, amount));
-    return std::make_shared<const Charge>(shared_from_this(), resource, amount);
+    return std::allocate_shared<const Charge>(Recycled<Charge>(), shared_from_this(), resource, amount);
 }
 
 Result<ChargeRef> Tenant::charge_beyond(Resource resource, uint64_t amount) {
     NEXAR_TRY_VOID(check_room(resource, amount, 1));
-    return std::make_shared<const Charge>(shared_from_this(), resource, amount);
+    return std::allocate_shared<const Charge>(Recycled<Charge>(), shared_from_this(), resource, amount);
 }
 
 Result<Count> Tenant::count(Resource resource, uint64_t amount) {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/line_limit.hpp"
+#include "core/recycled.hpp"
 #include "core/result.hpp"
 
 namespace nexar {

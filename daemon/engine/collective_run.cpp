@@ -202,7 +202,7 @@ Duration CollectiveRun::linger_timeout() const {
 
 bool CollectiveRun::all_posted_or_left() const {
     if (group_.failed()) return true;  // posts are refused
-    const std::vector<Post>& posts = gathering_.posts();
+    const Vector<Post>& posts = gathering_.posts();
     for (size_t i = 0; i < posts.size(); ++i)
         if (!posts[i].present && !group_.locals()[i].left) return false;
     return true;

@@ -27,7 +27,7 @@ namespace nexar::engine {
 
 class Group;
 
-class CollectiveRun final : public Execution::Owner, public Alarm {
+class CollectiveRun final : public Execution::Owner, public Alarm, public RecycledObject {
   public:
     enum class State : uint8_t { waiting, ready, running, settled, stopping, ended };
 

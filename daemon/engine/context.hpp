@@ -101,8 +101,10 @@ class Context {
 
   private:
     uint64_t next_handle_ = 1;
-    std::unordered_map<uint64_t, Pending*> pending_;       // by handle: transfers and jobs in flight
-    std::vector<Poster*> dirty_;                           // have something to post; null: destroyed since
+    std::unordered_map<uint64_t, Pending*, std::hash<uint64_t>, std::equal_to<>,
+                       Recycled<std::pair<const uint64_t, Pending*>>>
+        pending_;                                          // by handle: transfers and jobs in flight
+    Vector<Poster*> dirty_;                                // have something to post; null: destroyed since
     std::vector<PeerState> peers_;                         // by PeerIndex
     std::unordered_map<NodeId, link::PeerIndex> by_node_;  // the newest incarnation of each node
 };

@@ -147,7 +147,9 @@ class Engine::Impl final : public GroupHost {
         std::vector<GroupId> groups;  // one for each of its ranks
         link::Account account;        // its tenant's number
         TenantRef tenant;
-        std::unordered_map<uint64_t, GroupId> staged;  // by ticket: operations in flight with windows
+        std::unordered_map<uint64_t, GroupId, std::hash<uint64_t>, std::equal_to<>,
+                           Recycled<std::pair<const uint64_t, GroupId>>>
+            staged;  // by ticket: operations in flight with windows
     };
     std::unordered_map<SessionId, Session> sessions;
 };

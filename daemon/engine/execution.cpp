@@ -14,7 +14,7 @@ Priority own_priority(const OpDescriptor& descriptor, const collectives::Plan& p
 }
 
 // The most urgent that a rank of this node asked for, or the operation's own for one that did not ask [K21].
-Priority priority_of(const std::vector<Post>& posts, Priority own) {
+Priority priority_of(const Vector<Post>& posts, Priority own) {
     Priority out = Priority::bulk;
     for (const Post& post : posts) out = std::min(out, post.priority.value_or(own));
     return out;
@@ -62,8 +62,7 @@ collectives::Plan Execution::plan_of(const OpDescriptor& d) const {
 }
 
 // A plan is a function of what does not change between the starts of a persistent operation [S23].
-collectives::Plan Execution::known_plan(const OpDescriptor& descriptor,
-                                        const std::vector<Post>& posts) const {
+collectives::Plan Execution::known_plan(const OpDescriptor& descriptor, const Vector<Post>& posts) const {
     const auto post = std::ranges::find_if(posts, [](const Post& one) { return bool(one.known); });
     if (post == posts.end()) return plan_of(descriptor);
     std::optional<collectives::Plan>& known = staging_ ? post->known->staged_plan : post->known->plan;
@@ -76,8 +75,7 @@ std::string Execution::plan_text(const OpDescriptor& descriptor) const {
 }
 
 Result<void> Execution::start(const OpDescriptor& descriptor, const CountsRef& counts,
-                              const std::vector<Post>& posts, const WorkOrigin& origin,
-                              const TenantRef& tenant) {
+                              const Vector<Post>& posts, const WorkOrigin& origin, const TenantRef& tenant) {
     NEXAR_CHECK(!started() && !op_.stopped);
     two_level_.facts = &facts_;
     two_level_.gathered = &owner_;
@@ -115,7 +113,7 @@ OpScratch::Shape Execution::scratch_shape() const {
 }
 
 Task<> Execution::body() {
-    std::vector<Task<>> lanes;
+    Vector<Task<>> lanes;
     for (uint32_t lane = 0; lane < two_level_.plan.lanes; ++lane) lanes.push_back(lane_task(lane));
     if (lanes.size() == 1)
         co_await std::move(lanes[0]);

@@ -31,8 +31,8 @@ class Execution {
     // Adds the memory and the windows of a rank that has posted. Requires: before start().
     void add(const OpRequest& request, uint32_t rank);
     // An error: it has not started, there is no room for its scratch.
-    Result<void> start(const OpDescriptor& descriptor, const CountsRef& counts,
-                       const std::vector<Post>& posts, const WorkOrigin& origin, const TenantRef& tenant);
+    Result<void> start(const OpDescriptor& descriptor, const CountsRef& counts, const Vector<Post>& posts,
+                       const WorkOrigin& origin, const TenantRef& tenant);
     // No older collective of the group runs here. An error: there is no room for its scratch [N9].
     Result<void> set_oldest();
     void sweep_lanes();  // those that are over give their scratch back
@@ -69,7 +69,7 @@ class Execution {
     OpScratch::Shape scratch_shape() const;
     Side side(const Post& post, bool out, const OpDescriptor& descriptor) const;
     collectives::Plan plan_of(const OpDescriptor& descriptor) const;
-    collectives::Plan known_plan(const OpDescriptor& descriptor, const std::vector<Post>& posts) const;
+    collectives::Plan known_plan(const OpDescriptor& descriptor, const Vector<Post>& posts) const;
 
     Context& context_;
     const GroupFacts& facts_;
@@ -79,8 +79,8 @@ class Execution {
     std::unique_ptr<Staging> staging_;  // null: no rank of this node is staged
     uint32_t segments_ended_ = 0;       // in any order
     OpScratch scratch_;
-    std::vector<std::unique_ptr<MeshLane>> lanes_;  // of segments whose transfers have not all ended
-    Task<> task_;                                   // body(); empty before start()
+    Vector<std::unique_ptr<MeshLane>> lanes_;  // of segments whose transfers have not all ended
+    Task<> task_;                              // body(); empty before start()
 };
 
 }  // namespace nexar::engine

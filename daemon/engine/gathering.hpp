@@ -61,8 +61,8 @@ class Gathering {
 
     bool any_posted() const { return descriptor_.has_value(); }
     bool all_posted() const;
-    std::vector<Post>& posts() { return posts_; }
-    const std::vector<Post>& posts() const { return posts_; }
+    Vector<Post>& posts() { return posts_; }
+    const Vector<Post>& posts() const { return posts_; }
     const std::optional<OpDescriptor>& descriptor() const { return descriptor_; }
     const CountsRef& counts() const { return counts_; }
     EndedCall ended_call() const { return {seq_, first_rank_, *descriptor_, 0}; }  // after the first post
@@ -85,11 +85,11 @@ class Gathering {
     const GroupFacts& facts_;
     const uint64_t seq_;
     const bool compare_;
-    std::vector<Post> posts_;                 // of the ranks of this node, in their order
+    Vector<Post> posts_;                      // of the ranks of this node, in their order
     std::optional<OpDescriptor> descriptor_;  // of the first post
     CountsRef counts_;                        // the same; null: it has none
     uint32_t first_rank_ = 0;                 // that made the first post
-    std::vector<Announced> announced_;        // at most one of each node
+    Vector<Announced> announced_;             // at most one of each node
     Time first_posted_ = never;
     Time deadline_ = never;
     Duration timeout_{};

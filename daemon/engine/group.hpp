@@ -192,9 +192,11 @@ class Group final : public Runnable, public Alarm, private membership::Lifecycle
     Context& context_;
     GroupHost& host_;
     Timers& timers_;
-    std::vector<LocalRank> local_;                             // in rank order
-    std::vector<TenantRef> tenants_;                           // of local_, each once
-    std::map<uint64_t, std::unique_ptr<CollectiveRun>> runs_;  // by sequence number
+    std::vector<LocalRank> local_;    // in rank order
+    std::vector<TenantRef> tenants_;  // of local_, each once
+    std::map<uint64_t, std::unique_ptr<CollectiveRun>, std::less<>,
+             Recycled<std::pair<const uint64_t, std::unique_ptr<CollectiveRun>>>>
+        runs_;  // by sequence number
     Messages messages_;
     std::map<uint32_t, wire::RankGone> departed_;  // by rank: those that have left or crashed, on any node
     membership::GroupLifecycle lifecycle_;
@@ -204,7 +206,7 @@ class Group final : public Runnable, public Alarm, private membership::Lifecycle
     uint64_t stopped_below_ = 0;                  // failed: collectives below it are stopped
     std::optional<Error> failed_;                 // the error of the cut, or of abandon(); empty: none
     std::map<uint64_t, EndedAhead> ended_ahead_;  // by sequence number, beyond seq_window
-    std::deque<EndedCall> unseen_calls_;          // of the latest runs that have gone; ascending
+    std::deque<EndedCall, Recycled<EndedCall>> unseen_calls_;  // of the latest runs that have gone; ascending
 };
 
 }  // namespace nexar::engine

@@ -8,7 +8,7 @@ using collectives::Arithmetic;
 using collectives::NodeIndex;
 
 // One Op and its parts in flight: one, or two for a composite.
-class MeshLane::Tracked final : public Pending {
+class MeshLane::Tracked final : public Pending, public RecycledObject {
   public:
     explicit Tracked(MeshLane& lane) : lane_(lane) {}
     Op op;
@@ -144,8 +144,8 @@ link::Extent MeshLane::scratch(size_t bytes) {
     return {scratch_.back().place(), bytes};
 }
 
-Op& MeshLane::combine(std::vector<link::Extents> dsts, std::vector<link::Extents> srcs, Arithmetic arithmetic,
-                      std::vector<uint64_t> scalars) {
+Op& MeshLane::combine(Vector<link::Extents> dsts, Vector<link::Extents> srcs, Arithmetic arithmetic,
+                      Vector<uint64_t> scalars) {
     WorkerJob job;
     job.kind = scalars.empty() ? WorkerJob::Kind::reduce : WorkerJob::Kind::premul_sum;
     job.dtype = arithmetic.dtype;

@@ -22,17 +22,18 @@ struct OpOnNode {
     std::span<const link::PeerIndex> peers;  // the group's, by NodeIndex; [self] is not used
     link::Class cls = link::Class::small;
     uint32_t chunk_bytes = 0;
-    std::vector<RegionPin> pins;  // of the memory of its ranks here [M3]
-    WorkOrigin origin;            // of its jobs: one of the ranks here
+    Vector<RegionPin> pins;  // of the memory of its ranks here [M3]
+    WorkOrigin origin;       // of its jobs: one of the ranks here
     // Set: the op has failed, and every later verb fails at once with this error.
     std::optional<Error> stopped;
     // The same for worker threads: set when `stopped` is.
-    std::shared_ptr<std::atomic<bool>> work_unwanted = std::make_shared<std::atomic<bool>>(false);
+    std::shared_ptr<std::atomic<bool>> work_unwanted =
+        std::allocate_shared<std::atomic<bool>>(Recycled<std::atomic<bool>>(), false);
     size_t outstanding = 0;       // transfers and jobs of all its lanes
     Runnable* on_idle = nullptr;  // queued when outstanding becomes 0, and when a retired lane becomes idle
 };
 
-class MeshLane final : public collectives::Lane, public Poster {
+class MeshLane final : public collectives::Lane, public Poster, public RecycledObject {
   public:
     MeshLane(Context& context, OpOnNode& op, uint32_t phase_base, size_t mesh);
     ~MeshLane();
@@ -58,8 +59,8 @@ class MeshLane final : public collectives::Lane, public Poster {
                          uint32_t phase_out, link::Extents memory,
                          collectives::Arithmetic arithmetic) override;
     link::Extent scratch(size_t bytes) override;
-    Op& combine(std::vector<link::Extents> dsts, std::vector<link::Extents> srcs,
-                collectives::Arithmetic arithmetic, std::vector<uint64_t> scalars) override;
+    Op& combine(Vector<link::Extents> dsts, Vector<link::Extents> srcs, collectives::Arithmetic arithmetic,
+                Vector<uint64_t> scalars) override;
     Op& copy(link::Extents dst, link::Extents src) override;
     // Any job. One without bytes completes at once.
     Op& job(WorkerJob job);
@@ -82,14 +83,14 @@ class MeshLane final : public collectives::Lane, public Poster {
 
     Context& context_;
     OpOnNode& op_;
-    uint32_t phase_base_;                            // added to the algorithm's phases
-    size_t mesh_;                                    // index of the mesh: 0 is the control loop's
-    size_t outstanding_ = 0;                         // parts of Ops that have not ended: transfers and jobs
-    bool dirty_ = false;                             // batch_ has a part, and flush() is due
-    link::Batch batch_;                              // posted since the last flush()
-    std::vector<Tracked*> recv_of_, send_of_;        // by index in batch_
-    std::vector<std::unique_ptr<Tracked>> tracked_;  // all Ops of this lane
-    std::vector<ScratchPool::Piece> scratch_;
+    uint32_t phase_base_;                       // added to the algorithm's phases
+    size_t mesh_;                               // index of the mesh: 0 is the control loop's
+    size_t outstanding_ = 0;                    // parts of Ops that have not ended: transfers and jobs
+    bool dirty_ = false;                        // batch_ has a part, and flush() is due
+    link::Batch batch_;                         // posted since the last flush()
+    Vector<Tracked*> recv_of_, send_of_;        // by index in batch_
+    Vector<std::unique_ptr<Tracked>> tracked_;  // all Ops of this lane
+    Vector<ScratchPool::Piece> scratch_;
 };
 
 }  // namespace nexar::engine

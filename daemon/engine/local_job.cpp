@@ -59,7 +59,7 @@ void run_flat(const WorkerJob& job, std::span<void* const> dsts, std::span<const
 // Small operations have few lists of one extent each: those need neither cursors nor memory for them.
 constexpr size_t contiguous_lists_max = 16;
 
-bool is_contiguous(const std::vector<link::Extents>& lists) {
+bool is_contiguous(const Vector<link::Extents>& lists) {
     return lists.size() <= contiguous_lists_max &&
            std::ranges::all_of(lists, [](const link::Extents& list) { return list.size() == 1; });
 }
@@ -80,15 +80,15 @@ bool run_contiguous(const WorkerJob& job, size_t begin, size_t end) {
 void run_partials(const WorkerJob& job, size_t begin, size_t end) {
     const size_t value = reduce::size_of(job.dtype), partial = reduce::size_of(partial_type(job.dtype));
     const size_t to = job.to_partial ? partial : value;
-    std::vector<Cursor> dst_at, src_at;
+    Vector<Cursor> dst_at, src_at;
     for (const auto& list : job.dsts) dst_at.emplace_back(list, begin);
-    std::vector<size_t> widths;
+    Vector<size_t> widths;
     for (size_t i = 0; i < job.srcs.size(); ++i) {
         widths.push_back(job.sources[i].is_partial ? partial : value);
         src_at.emplace_back(job.srcs[i], begin / to * widths[i]);
     }
-    std::vector<void*> dsts(dst_at.size());
-    std::vector<reduce::PartialSource> srcs(src_at.size());
+    Vector<void*> dsts(dst_at.size());
+    Vector<reduce::PartialSource> srcs(src_at.size());
     for (size_t left = (end - begin) / to; left > 0;) {
         size_t run = left;  // elements
         for (const Cursor& c : dst_at) run = std::min(run, c.run() / to);
@@ -122,11 +122,11 @@ void run_here(const WorkerJob& job) {
 void run_piece(const WorkerJob& job, size_t begin, size_t end) {
     if (job.kind == WorkerJob::Kind::partials) return run_partials(job, begin, end);
     if (begin == end || run_contiguous(job, begin, end)) return;
-    std::vector<Cursor> dst_at, src_at;
+    Vector<Cursor> dst_at, src_at;
     for (const auto& list : job.dsts) dst_at.emplace_back(list, begin);
     for (const auto& list : job.srcs) src_at.emplace_back(list, begin);
-    std::vector<void*> dsts(dst_at.size());
-    std::vector<const void*> srcs(src_at.size());
+    Vector<void*> dsts(dst_at.size());
+    Vector<const void*> srcs(src_at.size());
     for (size_t left = end - begin; left > 0;) {
         size_t run = left;
         for (const Cursor& c : dst_at) run = std::min(run, c.run());

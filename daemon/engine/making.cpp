@@ -27,7 +27,7 @@ Result<void> Making::begin(OpKind kind, std::span<const ChildRow> rows) {
     return {};
 }
 
-Result<bool> Making::make_some(const std::vector<Post>& posts) {
+Result<bool> Making::make_some(const Vector<Post>& posts) {
     size_t made = 0, here = 0, seen = 0;
     while (made < children_at_once_max && here < ranks_at_once_max && seen < ranks_seen_max &&
            next_ < children_.size()) {
@@ -45,7 +45,7 @@ Result<bool> Making::make_some(const std::vector<Post>& posts) {
 }
 
 // Requires: the posts are in rank order.
-Result<size_t> Making::make_one(Child child, const std::vector<Post>& posts) {
+Result<size_t> Making::make_one(Child child, const Vector<Post>& posts) {
     std::vector<LocalRank> local;
     std::vector<uint32_t> ranks;  // of the parent
     for (uint32_t rank = 0; rank < child.ranks.size(); ++rank) {

@@ -28,7 +28,7 @@ class Making {
     // The next ones that have a rank here, few enough for a turn of the loop [Y16]. True: those were all.
     // At least one child. Those without a rank here cost a look at each of their ranks.
     static constexpr size_t children_at_once_max = 16, ranks_at_once_max = 512, ranks_seen_max = 4096;
-    Result<bool> make_some(const std::vector<Post>& posts);
+    Result<bool> make_some(const Vector<Post>& posts);
     // begin() has failed by what all nodes find in the rows, not by something of this node.
     bool failed_everywhere() const { return failed_everywhere_; }
     const std::optional<Error>& failure() const { return failure_; }
@@ -47,7 +47,7 @@ class Making {
         size_t made;
         uint32_t rank;
     };
-    Result<size_t> make_one(Child child, const std::vector<Post>& posts);  // how many of its ranks are here
+    Result<size_t> make_one(Child child, const Vector<Post>& posts);  // how many of its ranks are here
     static Error translated(const Error& error, const Child& child);
 
     Group& parent_;

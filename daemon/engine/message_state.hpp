@@ -10,7 +10,7 @@
 
 namespace nexar::engine {
 
-struct Messages::Send final : Pending, Alarm {
+struct Messages::Send final : Pending, Alarm, RecycledObject {
     Send(Messages& m, Timers& timers, uint64_t user) : Alarm(timers, user), owner(m) {}
     Messages& owner;
     Count count;                               // the request [N2]
@@ -40,7 +40,7 @@ struct Messages::Send final : Pending, Alarm {
     void on_time() override;
 };
 
-struct Messages::Recv final : Pending, Alarm {
+struct Messages::Recv final : Pending, Alarm, RecycledObject {
     Recv(Messages& m, Timers& timers, uint64_t user) : Alarm(timers, user), owner(m) {}
     Messages& owner;
     Count count;                 // the request [N2]

@@ -76,8 +76,8 @@ class Messages {
   private:
     struct Send;
     struct Recv;
-    using Sends = std::list<std::unique_ptr<Send>>;
-    using Recvs = std::list<std::unique_ptr<Recv>>;
+    using Sends = std::list<std::unique_ptr<Send>, Recycled<std::unique_ptr<Send>>>;
+    using Recvs = std::list<std::unique_ptr<Recv>, Recycled<std::unique_ptr<Recv>>>;
     // An unexpected message: no receive has matched it yet.
     struct Offer {
         wire::MessageOffer message;
@@ -87,7 +87,7 @@ class Messages {
         bool was_begun = false;   // a receive had posted its transfer, and returned the message
         bool has_credit = false;  // a credit to return when the message is matched, withdrawn or refused
     };
-    using Offers = std::list<Offer>;
+    using Offers = std::list<Offer, Recycled<Offer>>;
     // A message that an mprobe has taken out of offers_ [X3].
     struct Apart {
         Offer offer;

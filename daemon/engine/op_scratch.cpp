@@ -48,7 +48,8 @@ void OpScratch::begin(uint32_t segment, uint64_t bytes) {
         charge = permit_;
         permitted_ = segment;
     } else if (counts(bytes)) {
-        charge = std::make_shared<const Charge>(tenant_, Resource::scratch_bytes, bytes);
+        charge =
+            std::allocate_shared<const Charge>(Recycled<Charge>(), tenant_, Resource::scratch_bytes, bytes);
     }
     running_.emplace(segment, Running{bytes, std::move(charge)});
     next_[segment % shape_.lanes] = segment + shape_.lanes;

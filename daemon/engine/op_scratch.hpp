@@ -57,8 +57,9 @@ class OpScratch {
     TenantRef tenant_;
     Shape shape_;
     bool is_oldest_ = false;
-    std::vector<uint32_t> next_;           // by lane: its first segment that has not begun
-    std::map<uint32_t, Running> running_;  // by segment: begun and not over
+    Vector<uint32_t> next_;  // by lane: its first segment that has not begun
+    std::map<uint32_t, Running, std::less<>, Recycled<std::pair<const uint32_t, Running>>>
+        running_;  // by segment: begun and not over
     ChargeRef permit_;
     std::optional<uint32_t> permitted_;  // the running segment whose charge the permit is
 };

@@ -223,15 +223,15 @@ struct WorkerJob {
     Dtype dtype = Dtype::u8;
     ReduceOp op = ReduceOp::sum;
     uint64_t divisor = 1;
-    std::vector<link::Extents> dsts;
-    std::vector<link::Extents> srcs;
-    std::vector<uint64_t> scalars;  // premul_sum: one for each of srcs
+    Vector<link::Extents> dsts;
+    Vector<link::Extents> srcs;
+    Vector<uint64_t> scalars;  // premul_sum: one for each of srcs
     struct Source {
         reduce::RankRange ranks;
         bool is_partial = false;
     };
-    std::vector<Source> sources;  // partials: what each of srcs is; the lists have as many elements
-    uint32_t tree_ranks = 0;      // partials, as the next
+    Vector<Source> sources;   // partials: what each of srcs is; the lists have as many elements
+    uint32_t tree_ranks = 0;  // partials, as the next
     bool to_partial = false;
     WorkOrigin origin;
     // True: the operation was aborted. The job's remaining pieces are skipped, and it ends as soon as no

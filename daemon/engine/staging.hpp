@@ -11,7 +11,7 @@
 
 namespace nexar::engine {
 
-class Staging {
+class Staging : public RecycledObject {
   public:
     struct Member {
         uint32_t rank = 0;
@@ -44,10 +44,10 @@ class Staging {
 
     // A segment waits for this rank's bytes.
     bool waits_for(uint32_t rank) const;
-    const std::vector<Member>& members() const { return members_; }
+    const Vector<Member>& members() const { return members_; }
 
   private:
-    struct Gate {
+    struct Gate : RecycledObject {
         uint32_t segment = 0;
         Op op;
     };
@@ -55,9 +55,9 @@ class Staging {
     bool may_begin(uint32_t segment) const;
     void open_gates();
 
-    std::vector<Member> members_;               // the staged ranks of this node
-    std::vector<std::unique_ptr<Gate>> gates_;  // by lane
-    std::vector<uint32_t> next_of_lane_;        // by lane: its first segment that is not finished
+    Vector<Member> members_;               // the staged ranks of this node
+    Vector<std::unique_ptr<Gate>> gates_;  // by lane
+    Vector<uint32_t> next_of_lane_;        // by lane: its first segment that is not finished
     uint32_t segments_ended_ = 0;
     std::optional<Error> failed_;  // set by fail()
     bool sabotaged_;               // tests only: begins segments without their input

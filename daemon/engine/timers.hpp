@@ -12,6 +12,7 @@
 #include <tuple>
 #include <utility>
 
+#include "core/recycled.hpp"
 #include "core/time.hpp"
 
 namespace nexar::engine {
@@ -45,9 +46,11 @@ class Timers {
 
   private:
     friend class Alarm;
-    using Queue = std::set<std::tuple<Time, uint64_t, Alarm*>>;
+    using InQueue = std::tuple<Time, uint64_t, Alarm*>;
+    using Queue = std::set<InQueue, std::less<>, Recycled<InQueue>>;
     struct Row;
-    using Order = std::set<std::tuple<Time, uint64_t, uint64_t, Row*>>;
+    using InOrder = std::tuple<Time, uint64_t, uint64_t, Row*>;
+    using Order = std::set<InOrder, std::less<>, Recycled<InOrder>>;
     // A user's alarms. As long as it has any, armed or not: to arm one then looks for nothing.
     struct Row {
         uint64_t user = 0;
@@ -84,7 +87,7 @@ class Timers {
     }
     void fire_next(Time now);
 
-    std::map<uint64_t, Row> rows_;
+    std::map<uint64_t, Row, std::less<>, Recycled<std::pair<const uint64_t, Row>>> rows_;
     Order order_;  // by time, then by turn: of rows with an armed alarm
     uint64_t turns_ = 0;
     uint64_t made_ = 0;

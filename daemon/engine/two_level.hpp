@@ -47,7 +47,7 @@ struct TwoLevelOp {
     collectives::Plan plan;
     CountsRef counts;  // null: the operation has no list of counts
     collectives::NodeIndex self;
-    std::vector<LocalBuffers> locals;  // this node's ranks, in rank order
+    Vector<LocalBuffers> locals;  // this node's ranks, in rank order
 };
 
 // The op's segment `index`: a part of its elements (of every block, where ranks have blocks).

@@ -25,9 +25,9 @@ namespace nexar::link {
 // A batch is everything an op posts at one moment: receives first, so that the grants leave in one frame per
 // peer.
 struct Batch {
-    std::vector<RecvSpec> recvs;  // handle of recvs[i] = first_handle + i
-    std::vector<SendSpec> sends;  // handle of sends[i] = first_handle + recvs.size() + i
-    uint64_t first_handle = 0;    // allotted by the engine, never reused
+    Vector<RecvSpec> recvs;     // handle of recvs[i] = first_handle + i
+    Vector<SendSpec> sends;     // handle of sends[i] = first_handle + recvs.size() + i
+    uint64_t first_handle = 0;  // allotted by the engine, never reused
 };
 
 struct MeshStats : TransferStats {

@@ -10,6 +10,7 @@
 
 #include "core/ids.hpp"
 #include "core/priority.hpp"
+#include "core/recycled.hpp"
 #include "core/region.hpp"
 #include "core/result.hpp"
 #include "link/account.hpp"
@@ -63,7 +64,7 @@ struct Extent {
     size_t bytes = 0;
     std::byte* data() const { return at.resolve(); }
 };
-using Extents = std::vector<Extent>;
+using Extents = Vector<Extent>;
 inline size_t bytes_of(std::span<const Extent> extents) {
     size_t n = 0;
     for (const Extent& e : extents) n += e.bytes;

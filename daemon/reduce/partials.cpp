@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "core/check.hpp"
+#include "core/recycled.hpp"
 #include "reduce/fp_env.hpp"
 #include "reduce/kernels.hpp"
 #include "reduce/reduce.hpp"
@@ -15,7 +16,10 @@ namespace nexar::reduce {
 namespace {
 
 constexpr size_t block_bytes = 4096;  // of partials at a time: a stack of them fits into the nearest caches
-using Block = std::array<std::byte, block_bytes>;
+struct Block : RecycledObject {
+    std::byte bytes[block_bytes];
+    std::byte* data() { return bytes; }
+};
 
 // The partials of one block of elements that wait for their other halves.
 class Stack {
@@ -77,8 +81,8 @@ class Stack {
 
     const PartialJob& job_;
     size_t begin_, count_;
-    std::vector<Waiting> waiting_;
-    std::vector<std::unique_ptr<Block>> blocks_;  // by place in the stack
+    Vector<Waiting> waiting_;
+    Vector<std::unique_ptr<Block>> blocks_;  // by place in the stack
     Block product_;
 };
 

@@ -6,8 +6,8 @@
 #include <cstring>
 #include <limits>
 #include <type_traits>
-#include <vector>
 
+#include "core/recycled.hpp"
 #include "reduce/fp_env.hpp"
 #include "reduce/kernels.hpp"
 #include "reduce/plain.hpp"
@@ -97,9 +97,9 @@ void reduce_many_to(std::span<void* const> dsts, std::span<const void* const> sr
 void premul_sum(std::span<void* const> dsts, std::span<const void* const> srcs,
                 std::span<const uint64_t> scalars, size_t count, Dtype dtype) {
     if (!may_reduce(dtype, ReduceOp::premul_sum)) return;
-    std::vector<std::byte> scaled(srcs.size() * scaled_bytes);
-    std::vector<const void*> values(srcs.size());
-    std::vector<void*> results(dsts.begin(), dsts.end());
+    Vector<std::byte> scaled(srcs.size() * scaled_bytes);
+    Vector<const void*> values(srcs.size());
+    Vector<void*> results(dsts.begin(), dsts.end());
     Copies copies(size_of(dtype));
     for (size_t at = 0, bytes = count * size_of(dtype); at < bytes; at += scaled_bytes) {
         const size_t length = std::min(scaled_bytes, bytes - at), elements = length / size_of(dtype);

@@ -6,6 +6,8 @@
 #include <deque>
 #include <utility>
 
+#include "core/recycled.hpp"
+
 namespace nexar {
 
 // Something that can be queued to run once. Not owned by the queue.
@@ -58,7 +60,7 @@ class Executor {
     bool idle() const { return ready_.empty(); }
 
   private:
-    std::deque<Runnable*> ready_;  // in the order of push(); null: forget() took it out
+    std::deque<Runnable*, Recycled<Runnable*>> ready_;  // in the order of push(); null: forget() took it out
 };
 
 }  // namespace nexar

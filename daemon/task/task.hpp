@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "core/check.hpp"
+#include "core/recycled.hpp"
 #include "core/result.hpp"
 #include "task/executor.hpp"
 
@@ -43,7 +44,7 @@ class [[nodiscard]] Task;
 namespace detail {
 
 template <class T>
-struct TaskPromiseBase : TaskState {
+struct TaskPromiseBase : TaskState, RecycledObject {
     std::suspend_always initial_suspend() noexcept { return {}; }
     struct Final {
         bool await_ready() noexcept { return false; }

@@ -19,7 +19,7 @@ struct Scene {
     std::string name;
     std::vector<uint32_t> placement;
     uint64_t count;
-    bool in_place, staged;
+    bool in_place, staged, persistent = false;
 };
 
 // Around the limits of the plan: a few bytes, and several segments over several lanes.
@@ -27,6 +27,10 @@ const std::vector<Scene> scenes = {{"small, three nodes", {0, 1, 2, 0}, 9, false
                                    {"large, two nodes", {0, 0, 1, 1}, 1500, true, false},
                                    {"staged, two nodes", {0, 1, 0, 1}, 1500, false, true},
                                    {"one node", {0, 0, 0, 0}, 300, false, false}};
+const std::vector<Scene> persistent_scenes = {
+    {"persistent, small, three nodes", {0, 1, 2, 0}, 9, false, false, true},
+    {"persistent, staged, two nodes", {0, 1, 0, 1}, 1500, false, true, true},
+    {"persistent, one node", {0, 0, 0, 0}, 300, true, false, true}};
 
 struct Trial {
     Trial(uint64_t seed, OpKind kind, const Scene& scene)
@@ -35,6 +39,7 @@ struct Trial {
             program.add({kind, Dtype::i32, ReduceOp::sum, count_for(kind, scene.count), ranks - 1},
                         scene.in_place);
         if (scene.staged) program.stage(2);
+        if (scene.persistent) program.persist();
         program.start(pause, 1 + seed % 2);
     }
     static ClusterShape shape() {
@@ -153,9 +158,10 @@ void one_round(uint64_t round, OpKind kind, const Scene& scene, Ends& ends) {
 
 }  // namespace
 
-TEST_CASE(
-    "matrix: a collective cancelled or late at any event, on any rank: one end each, and the next is right") {
-    for (const Scene& scene : scenes) {
+namespace {
+
+void every_kind(const std::vector<Scene>& all) {
+    for (const Scene& scene : all) {
         Ends ends;
         for (const OpKind kind : collective_kinds)
             for (const uint64_t round : seeds(1)) {
@@ -168,6 +174,18 @@ TEST_CASE(
         REQUIRE(met(ends.timed_out));
         REQUIRE(met(ends.aborted));
     }
+}
+
+}  // namespace
+
+TEST_CASE(
+    "matrix: a collective cancelled or late at any event, on any rank: one end each, and the next is right") {
+    every_kind(scenes);
+}
+
+TEST_CASE("matrix: a start of a persistent collective ends so too, and the next start knows nothing of it",
+          "[S25][S26]") {
+    every_kind(persistent_scenes);
 }
 
 namespace {

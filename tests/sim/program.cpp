@@ -133,6 +133,7 @@ Call& Program::post(size_t index, uint32_t rank) {
     bool in_place = is_source || (step.in_place && in_elements > 0 && out_elements > 0 && !own);
     engine::OpRequest request = request_of(d);
     request.timeout = step.timeout;
+    if (!known_.empty()) request.known = known_[rank];
     if (!step.priorities.empty()) request.priority = step.priorities[rank];
     if (d.op == ReduceOp::premul_sum) request.scalar = Reference::scalar(rank, d.dtype);
     std::shared_ptr<StagedMemory> staged;

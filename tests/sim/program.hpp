@@ -8,6 +8,7 @@
 #include "cluster.hpp"
 #include "collectives/plan.hpp"
 #include "core/region.hpp"
+#include "engine/known_operation.hpp"
 #include "reference.hpp"
 
 namespace nexar::sim {
@@ -42,6 +43,11 @@ class Program {
     }
     // From now on half of the calls are staged, a side or both, with 1 to `windows` windows.
     void stage(uint32_t windows) { windows_max_ = windows; }
+    // From now on each rank's steps are starts of one persistent operation. Requires: they are alike.
+    void persist() {
+        for (uint32_t rank = 0; rank < group.size(); ++rank)
+            known_.push_back(std::make_shared<engine::KnownOperation>());
+    }
     // Every rank begins within `pause`, and waits up to `pause` before each next one. `depth`: in flight per
     // rank.
     void start(Duration pause, size_t depth = 1) {
@@ -76,7 +82,8 @@ class Program {
     Cluster& cluster_;
     Duration pause_{0};
     size_t depth_ = 1;
-    uint32_t windows_max_ = 0;  // nothing is staged
+    uint32_t windows_max_ = 0;                                    // nothing is staged
+    std::vector<std::shared_ptr<engine::KnownOperation>> known_;  // by rank; empty: each step is another one
     Regions staged_regions_;
     std::vector<size_t> next_;
 

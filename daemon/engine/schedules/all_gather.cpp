@@ -12,7 +12,7 @@ uint64_t all_gather_scratch(const TwoLevelOp&, const Geometry&) {
 
 Task<> all_gather_schedule(MeshLane& lane, const TwoLevelOp& op, Geometry at) {
     Extents ins;
-    std::vector<Extents> outs, local_blocks;
+    Vector<Extents> outs, local_blocks;
     for (const LocalBuffers& local : op.locals) {
         ins.push_back(at.own(local.in, local.rank));
         outs.push_back(at.blocks(local.out));

@@ -13,7 +13,7 @@ using link::Extents;
 namespace {
 
 // Ranks may name one memory as their output: it is one result, and is divided once.
-void drop_shared(std::vector<Extents>& results) {
+void drop_shared(Vector<Extents>& results) {
     for (auto it = results.begin(); it != results.end();) {
         const auto equal = [&](const Extents& other) { return other[0].at.same((*it)[0].at); };
         it = std::any_of(results.begin(), it, equal) ? results.erase(it) : it + 1;
@@ -29,13 +29,13 @@ uint64_t all_reduce_scratch(const TwoLevelOp& op, const Geometry& at) {
 }
 
 Task<> all_reduce_schedule(MeshLane& lane, const TwoLevelOp& op, Geometry at) {
-    std::vector<Extents> ins, outs;
+    Vector<Extents> ins, outs;
     for (const LocalBuffers& local : op.locals) {
         ins.push_back(at.rows(local.in));
         outs.push_back(at.rows(local.out));
     }
     const Extents accumulator = outs[0];
-    std::vector<Extents> results = outs;
+    Vector<Extents> results = outs;
     if (!at.alone()) results.resize(1);
     if (op.descriptor.op == ReduceOp::avg) drop_shared(results);
 

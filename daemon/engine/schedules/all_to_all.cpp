@@ -13,7 +13,7 @@ namespace {
 
 using collectives::NodeIndex;
 using link::Extents;
-using Lists = std::vector<Extents>;  // by node
+using Lists = Vector<Extents>;  // by node
 
 constexpr size_t packed_below = 4096;           // bytes of a block
 constexpr size_t part_bytes_max = 1024 * 1024;  // of scratch

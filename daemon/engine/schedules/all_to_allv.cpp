@@ -11,7 +11,7 @@ namespace {
 
 using collectives::NodeIndex;
 using link::Extents;
-using Lists = std::vector<Extents>;  // by node
+using Lists = Vector<Extents>;  // by node
 
 // Calls f(local, other) for each rank here and each of a node: sender by sender, as both nodes have them.
 template <class F>
@@ -83,7 +83,7 @@ void write_counts(const TwoLevelOp& op, uint32_t node, std::byte* to) {
 }
 
 Result<void> check_local_counts(const TwoLevelOp& op) {
-    std::vector<std::byte> counts(counts_bytes(op, op.self.value));
+    Vector<std::byte> counts(counts_bytes(op, op.self.value));
     write_counts(op, op.self.value, counts.data());
     return check_counts(op, op.self.value, counts.data());
 }
@@ -96,9 +96,8 @@ Task<> exchange(MeshLane& lane, const TwoLevelOp& op, Lists from, Lists to) {
     all.incoming_counts = counts_memory(lane, op);
     for (uint32_t node = 0; node < op.layout->nodes(); ++node)
         if (NodeIndex(node) != op.self) write_counts(op, node, all.outgoing_counts[node][0].data());
-    const Lists arriving = all.incoming_counts;
-    all.check = [&op, arriving](NodeIndex node) {
-        return check_counts(op, node.value, arriving[node.value][0].data());
+    all.check = [&op](NodeIndex node, const Extents& arrived) {
+        return check_counts(op, node.value, arrived[0].data());
     };
     all.transfer_bytes_max = size_t{link::transfer_chunks_max} * op.plan.chunk_bytes;
     return collectives::pairwise_all_to_allv(lane, std::move(all));

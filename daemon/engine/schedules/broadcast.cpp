@@ -14,7 +14,7 @@ uint64_t broadcast_scratch(const TwoLevelOp&, const Geometry&) {
 
 Task<> broadcast_schedule(MeshLane& lane, const TwoLevelOp& op, Geometry at) {
     const NodeIndex root = op.layout->node_of(op.descriptor.root);
-    std::vector<Extents> outs;
+    Vector<Extents> outs;
     Extents source;
     for (const LocalBuffers& local : op.locals) {
         if (local.rank == op.descriptor.root) source = at.rows(local.in);

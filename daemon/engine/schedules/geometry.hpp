@@ -81,14 +81,14 @@ class Geometry {
         for (uint32_t rank : op_.layout->ranks_on(collectives::NodeIndex(node))) out.push_back(by_rank[rank]);
         return out;
     }
-    std::vector<link::Extents> by_node(const link::Extents& by_rank) const {
-        std::vector<link::Extents> out;
+    Vector<link::Extents> by_node(const link::Extents& by_rank) const {
+        Vector<link::Extents> out;
         for (uint32_t node = 0; node < nodes(); ++node) out.push_back(of_node(by_rank, node));
         return out;
     }
     // One contiguous buffer of the segment's size, cut into a part per node.
-    std::vector<link::Extents> parts(Place at) const {
-        std::vector<link::Extents> out;
+    Vector<link::Extents> parts(Place at) const {
+        Vector<link::Extents> out;
         for (uint32_t node = 0; node < nodes(); ++node) {
             const collectives::ElementRange part = collectives::part_of(range_.count, nodes(), node);
             out.push_back({{at + part.begin * element_bytes_, part.count * element_bytes_}});
@@ -97,7 +97,7 @@ class Geometry {
     }
 
     // The inputs of this node's ranks, in their order. Without dsts: an empty job.
-    WorkerJob combine(std::vector<link::Extents> dsts, std::vector<link::Extents> srcs) const {
+    WorkerJob combine(Vector<link::Extents> dsts, Vector<link::Extents> srcs) const {
         WorkerJob job = empty(premultiplies() ? WorkerJob::Kind::premul_sum : WorkerJob::Kind::reduce);
         if (premultiplies())
             for (const LocalBuffers& local : op_.locals) job.scalars.push_back(local.scalar);
@@ -107,18 +107,18 @@ class Geometry {
         job.srcs = std::move(srcs);
         return job;
     }
-    WorkerJob copy(std::vector<link::Extents> dsts, link::Extents src) const {
+    WorkerJob copy(Vector<link::Extents> dsts, link::Extents src) const {
         WorkerJob job = empty(WorkerJob::Kind::copy);
         std::erase_if(dsts, [&](const link::Extents& dst) { return same(dst, src); });
         job.dsts = std::move(dsts);
         job.srcs = {std::move(src)};
         return job;
     }
-    WorkerJob finish(std::vector<link::Extents> results) const {
+    WorkerJob finish(Vector<link::Extents> results) const {
         return finish(std::move(results), op_.layout->size());
     }
     // `ranks`: how many the results are of.
-    WorkerJob finish(std::vector<link::Extents> results, uint32_t ranks) const {
+    WorkerJob finish(Vector<link::Extents> results, uint32_t ranks) const {
         WorkerJob job = empty(WorkerJob::Kind::finish_avg);
         job.divisor = ranks;
         if (op_.descriptor.op == ReduceOp::avg) job.dsts = std::move(results);

@@ -24,8 +24,8 @@ Extent table_of(MeshLane& lane, const TwoLevelOp& op) {
     return table;
 }
 
-std::vector<Extents> rows_by_node(const TwoLevelOp& op, const Extent& table) {
-    std::vector<Extents> out(op.layout->nodes());
+Vector<Extents> rows_by_node(const TwoLevelOp& op, const Extent& table) {
+    Vector<Extents> out(op.layout->nodes());
     for (uint32_t node = 0; node < out.size(); ++node)
         for (const uint32_t rank : op.layout->ranks_on(collectives::NodeIndex(node)))
             out[node].push_back({table.at + rank * sizeof(ChildRow), sizeof(ChildRow)});

@@ -27,11 +27,11 @@ bool scatters(const TwoLevelOp& op) {
 struct Work {
     const TwoLevelOp& op;
     const Geometry& at;
-    size_t value, partial;      // bytes of an element
-    uint64_t elements;          // of the segment
-    std::vector<Extents> ins;   // of the ranks here
-    std::vector<Extents> outs;  // results of the whole segment, or (scattering) one list of this node's
-    bool is_root = false;       // a reduce's root is here
+    size_t value, partial;  // bytes of an element
+    uint64_t elements;      // of the segment
+    Vector<Extents> ins;    // of the ranks here
+    Vector<Extents> outs;   // results of the whole segment, or (scattering) one list of this node's
+    bool is_root = false;   // a reduce's root is here
 
     Work(const TwoLevelOp& o, const Geometry& geometry)
         : op(o),
@@ -54,7 +54,7 @@ struct Work {
     bool is_tree() const { return op.descriptor.partials == Partials::tree; }
     bool premultiplies() const { return at.premultiplies(); }
 
-    WorkerJob job(std::vector<Extents> dsts, std::vector<Extents> srcs, std::vector<Source> sources) const {
+    WorkerJob job(Vector<Extents> dsts, Vector<Extents> srcs, Vector<Source> sources) const {
         WorkerJob out;
         out.kind = WorkerJob::Kind::partials;
         out.dtype = op.descriptor.dtype;
@@ -67,10 +67,10 @@ struct Work {
         return out;
     }
     // Of the ranks of this node in a range: a partial, or (to_partial false) the operation's result.
-    WorkerJob combine(std::vector<Extents> dsts, RankRange range, ElementRange run) const {
-        std::vector<Extents> srcs;
-        std::vector<Source> sources;
-        std::vector<uint64_t> scalars;
+    WorkerJob combine(Vector<Extents> dsts, RankRange range, ElementRange run) const {
+        Vector<Extents> srcs;
+        Vector<Source> sources;
+        Vector<uint64_t> scalars;
         for (size_t i = 0; i < op.locals.size(); ++i) {
             const uint32_t rank = op.locals[i].rank;
             if (rank < range.begin || rank >= range.end) continue;
@@ -96,13 +96,16 @@ Task<> alone(MeshLane& lane, const Work& work) {
 TreeCut cut_of(const Work& work) {
     const uint32_t nodes = work.at.nodes();
     const uint32_t gather = scatters(work.op) ? 0 : work.op.descriptor.kind == OpKind::reduce ? 1 : nodes - 1;
+    Vector<uint64_t> owned;
+    for (uint32_t node = 0; scatters(work.op) && node < nodes; ++node)
+        owned.push_back(work.at.block_bytes_on(NodeIndex(node)) / work.value);
     return TreeCut(*work.op.layout, work.elements, static_cast<uint32_t>(work.partial),
-                   work.op.plan.chunk_bytes, gather);
+                   work.op.plan.chunk_bytes, gather, owned);
 }
 
 // By node: the runs of a step whose results it owns.
-std::vector<std::vector<ElementRange>> owned(const Work& work, ElementRange step) {
-    std::vector<std::vector<ElementRange>> out(work.at.nodes());
+Vector<Vector<ElementRange>> owned(const Work& work, ElementRange step) {
+    Vector<Vector<ElementRange>> out(work.at.nodes());
     if (!scatters(work.op)) {
         for (uint32_t node = 0; node < work.at.nodes(); ++node)
             out[node].push_back(collectives::even_share(step, work.at.nodes(), node));
@@ -119,14 +122,14 @@ std::vector<std::vector<ElementRange>> owned(const Work& work, ElementRange step
     return out;
 }
 
-uint64_t count_of(const std::vector<ElementRange>& runs) {
+uint64_t count_of(const Vector<ElementRange>& runs) {
     uint64_t out = 0;
     for (const ElementRange& run : runs) out += run.count;
     return out;
 }
 
 // The runs of a list that begins with element `begin`.
-void add_runs(Extents& to, const Extents& list, const std::vector<ElementRange>& runs, uint64_t begin,
+void add_runs(Extents& to, const Extents& list, const Vector<ElementRange>& runs, uint64_t begin,
               size_t width) {
     for (const ElementRange& run : runs) {
         const Extents part = collectives::slice(list, (run.begin - begin) * width, run.count * width);
@@ -151,9 +154,9 @@ class Step {
 
     // The partials of this node's subtrees, as they lie then.
     Task<> make_partials() {
-        std::vector<Op*> jobs;
+        Vector<Op*> jobs;
         Place next = memory_.partials;
-        for (const RankRange range : collectives::subtrees_on(*work_.op.layout, work_.op.self)) {
+        for (const RankRange range : work_.op.layout->subtrees_on(work_.op.self)) {
             if (sends_values(work_, range)) {
                 add(range, work_.combine({}, range, step_).srcs[0]);
                 continue;
@@ -186,7 +189,7 @@ class Step {
                 out.outgoing[node].clear();
                 continue;
             }
-            for (const RankRange range : collectives::subtrees_on(*work_.op.layout, NodeIndex(node))) {
+            for (const RankRange range : work_.op.layout->subtrees_on(NodeIndex(node))) {
                 out.incoming[node].push_back({next, bytes});
                 roots_.push_back({range, {{next, bytes}}});
                 next += bytes;
@@ -197,8 +200,8 @@ class Step {
     }
 
     // By node: where its results are here.
-    std::vector<Extents> shares() const {
-        std::vector<Extents> out(owned_.size());
+    Vector<Extents> shares() const {
+        Vector<Extents> out(owned_.size());
         for (uint32_t node = 0; node < owned_.size(); ++node)
             if (!work_.outs.empty())
                 add_runs(out[node], work_.outs[0], owned_[node], 0, work_.value);
@@ -234,13 +237,13 @@ class Step {
     }
     Op& combine() {
         std::ranges::sort(roots_, {}, [](const Root& root) { return root.range.begin; });
-        std::vector<Extents> srcs;
-        std::vector<Source> sources;
+        Vector<Extents> srcs;
+        Vector<Source> sources;
         for (Root& root : roots_) {
             srcs.push_back(std::move(root.memory));
             sources.push_back({root.range, true});
         }
-        std::vector<Extents> dsts(1, own_result());
+        Vector<Extents> dsts(1, own_result());
         WorkerJob job = work_.job(std::move(dsts), std::move(srcs), std::move(sources));
         job.divisor = work_.divisor();
         return lane_.job(std::move(job));
@@ -250,10 +253,10 @@ class Step {
     const Work& work_;
     TreeMemory memory_;
     ElementRange step_;
-    std::vector<std::vector<ElementRange>> owned_;  // by node
-    std::vector<RankRange> ranges_;                 // of this node's subtrees
-    std::vector<Extents> partials_;                 // of each of them: the step's elements
-    std::vector<Root> roots_;                       // of all nodes: the elements here
+    Vector<Vector<ElementRange>> owned_;  // by node
+    Vector<RankRange> ranges_;            // of this node's subtrees
+    Vector<Extents> partials_;            // of each of them: the step's elements
+    Vector<Root> roots_;                  // of all nodes: the elements here
 };
 
 // The longest step's; where nothing is needed, nothing.
@@ -261,19 +264,15 @@ struct TreeRoom {
     size_t partials = 0, incoming = 0, share = 0;
 
     TreeRoom(const Work& work, const TreeCut& cut) {
-        const auto subtrees = [&](uint32_t node) {
-            return collectives::subtrees_on(*work.op.layout, NodeIndex(node));
-        };
+        const auto here = work.op.layout->subtrees_on(work.op.self);
+        const size_t elsewhere = work.op.layout->subtrees() - here.size();
+        const auto made_here = static_cast<size_t>(
+            std::ranges::count_if(here, [&](RankRange range) { return !sends_values(work, range); }));
         for (uint32_t step = 0; step < cut.steps(); ++step) {
             const ElementRange range = cut.step(step);
             const uint64_t own = count_of(owned(work, range)[work.op.self.value]);
-            size_t made = 0, arriving = 0;
-            for (const RankRange subtree : subtrees(work.op.self.value))
-                if (!sends_values(work, subtree)) made += range.count * work.partial;
-            for (uint32_t node = 0; node < work.at.nodes(); ++node)
-                if (node != work.op.self.value) arriving += subtrees(node).size() * own * work.partial;
-            partials = std::max(partials, made);
-            incoming = std::max(incoming, arriving);
+            partials = std::max(partials, made_here * range.count * work.partial);
+            incoming = std::max(incoming, elsewhere * own * work.partial);
             if (work.outs.empty()) share = std::max<size_t>(share, own * work.value);
         }
     }
@@ -302,7 +301,7 @@ Task<> along_tree(MeshLane& lane, const Work& work) {
             co_await collectives::tree_all_reduce(lane, std::move(exchange), step.shares());
     }
     if (work.op.descriptor.kind != OpKind::all_reduce) co_return ok();
-    std::vector<Extents> others = work.outs;
+    Vector<Extents> others = work.outs;
     co_await done(lane.job(work.at.copy(std::move(others), work.outs[0])));
     co_return ok();
 }
@@ -310,8 +309,8 @@ Task<> along_tree(MeshLane& lane, const Work& work) {
 // ---- wide ----
 
 // By node: its part of the segment's f32.
-std::vector<Extents> wide_parts(const Work& work, Place memory) {
-    std::vector<Extents> out(work.at.nodes());
+Vector<Extents> wide_parts(const Work& work, Place memory) {
+    Vector<Extents> out(work.at.nodes());
     const auto runs = owned(work, {0, work.elements});
     for (uint32_t node = 0; node < work.at.nodes(); ++node)
         for (const ElementRange& run : runs[node])
@@ -352,15 +351,15 @@ Task<> wide_between_nodes(MeshLane& lane, const Work& work, link::Extent memory)
 
 Task<> widely(MeshLane& lane, const Work& work) {
     const link::Extent memory = lane.scratch(work.elements * work.partial);
-    std::vector<Extents> partial(1, Extents{memory});
+    Vector<Extents> partial(1, Extents{memory});
     WorkerJob combine = work.combine(std::move(partial), {0, work.op.layout->size()}, {0, work.elements});
     combine.to_partial = true;
     co_await done(lane.job(std::move(combine)));
     co_await wide_between_nodes(lane, work, memory);
     if (work.outs.empty()) co_return ok();
-    std::vector<Extents> result(1, Extents{memory});
+    Vector<Extents> result(1, Extents{memory});
     if (scatters(work.op)) result[0] = wide_parts(work, memory.at)[work.op.self.value];
-    std::vector<Source> source(1, Source{{0, work.op.layout->size()}, true});
+    Vector<Source> source(1, Source{{0, work.op.layout->size()}, true});
     WorkerJob finish = work.job(work.outs, std::move(result), std::move(source));
     finish.divisor = work.divisor();
     co_await done(lane.job(std::move(finish)));

@@ -3,8 +3,8 @@
 // node's ranks, the nodes exchange these partials, the owner of an element combines them. Wide: the steps of
 // the ordinary schedule, with f32 in scratch memory. On one node there is one job.
 //
-// Scratch: along the tree twice tree_step_bytes_max at most, unless one element of all ranks takes more, and
-// one share; wide: the segment as f32, and what the algorithm takes.
+// Scratch: along the tree tree_step_bytes_max at most of each, made and arriving, unless one element of all
+// ranks takes more, and one share [Z6]; wide: the segment as f32, and what the algorithm takes.
 #pragma once
 
 #include "engine/schedules/schedule.hpp"

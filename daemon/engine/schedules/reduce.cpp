@@ -44,7 +44,7 @@ uint64_t reduce_scratch(const TwoLevelOp& op, const Geometry& at) {
 
 Task<> reduce_schedule(MeshLane& lane, const TwoLevelOp& op, Geometry at) {
     const NodeIndex root = op.layout->node_of(op.descriptor.root);
-    std::vector<Extents> ins, results;
+    Vector<Extents> ins, results;
     for (const LocalBuffers& local : op.locals) {
         ins.push_back(at.rows(local.in));
         if (local.rank == op.descriptor.root) results.push_back(at.rows(local.out));

@@ -12,13 +12,13 @@ uint64_t reduce_scatter_scratch(const TwoLevelOp&, const Geometry& at) {
 }
 
 Task<> reduce_scatter_schedule(MeshLane& lane, const TwoLevelOp& op, Geometry at) {
-    std::vector<Extents> ins;
+    Vector<Extents> ins;
     Extents outs;
     for (const LocalBuffers& local : op.locals) {
         ins.push_back(at.blocks(local.in));
         outs.push_back(at.own(local.out, local.rank));
     }
-    std::vector<Extents> results{outs};
+    Vector<Extents> results{outs};
     if (at.alone()) {
         co_await done(lane.job(at.combine(results, std::move(ins))));
         co_await done(lane.job(at.finish(std::move(results))));
@@ -28,7 +28,7 @@ Task<> reduce_scatter_schedule(MeshLane& lane, const TwoLevelOp& op, Geometry at
     // end.
     const link::Extent memory = lane.scratch(at.packed_bytes());
     const Extents partial = at.packed(memory.at);
-    std::vector<Extents> accumulator{partial};
+    Vector<Extents> accumulator{partial};
 
     co_await done(lane.job(at.combine(std::move(accumulator), std::move(ins))));
     co_await collectives::ring_reduce_scatter(lane, at.by_node(partial), at.arithmetic());

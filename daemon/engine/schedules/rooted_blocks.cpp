@@ -15,7 +15,7 @@ bool is_tree(Algorithm algorithm) {
 
 // The other nodes of this node's subtree, with the bytes of their blocks. The root has the memory of all.
 struct Passing {
-    std::vector<std::pair<NodeIndex, size_t>> nodes;
+    Vector<std::pair<NodeIndex, size_t>> nodes;
     size_t bytes = 0;
 
     Passing(const TwoLevelOp& op, const Geometry& at, NodeIndex root) {
@@ -29,8 +29,8 @@ struct Passing {
 };
 
 // By node. Requires: not at the root's node.
-std::vector<Extents> with_passing(MeshLane& lane, const TwoLevelOp& op, const Passing& passing, Extents own) {
-    std::vector<Extents> out(op.layout->nodes());
+Vector<Extents> with_passing(MeshLane& lane, const TwoLevelOp& op, const Passing& passing, Extents own) {
+    Vector<Extents> out(op.layout->nodes());
     out[op.self.value] = std::move(own);
     if (passing.bytes == 0) return out;
     Place memory = lane.scratch(passing.bytes).at;
@@ -41,7 +41,7 @@ std::vector<Extents> with_passing(MeshLane& lane, const TwoLevelOp& op, const Pa
     return out;
 }
 
-Task<> between_nodes(MeshLane& lane, Algorithm algorithm, std::vector<Extents> blocks, NodeIndex root) {
+Task<> between_nodes(MeshLane& lane, Algorithm algorithm, Vector<Extents> blocks, NodeIndex root) {
     switch (algorithm) {
         case Algorithm::binomial_gather:
             return collectives::binomial_gather(lane, std::move(blocks), root);
@@ -72,10 +72,10 @@ Task<> rooted_blocks_schedule(MeshLane& lane, const TwoLevelOp& op, Geometry at,
     // At the root's node workers and the network write different blocks, or both only read them, so they run
     // at the same time.
     Op* copied = nullptr;
-    std::vector<Extents> blocks;
+    Vector<Extents> blocks;
     if (op.self == root) {
         Extents here = at.of_node(all, root.value);
-        std::vector<Extents> to(1, gathers ? here : own);
+        Vector<Extents> to(1, gathers ? here : own);
         copied = &lane.job(at.copy(std::move(to), gathers ? std::move(own) : std::move(here)));
         blocks = at.by_node(all);
     } else {

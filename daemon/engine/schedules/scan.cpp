@@ -68,9 +68,9 @@ Task<> scan_steps(MeshLane& lane, const TwoLevelOp& op, Geometry at, bool exclus
         co_await scan_alone(lane, scan);
 
     // Rank 0's output may be its input's memory, which is not used any more.
-    std::vector<Op*> finished;
+    Vector<Op*> finished;
     for (const LocalBuffers& local : op.locals) {
-        std::vector<Extents> results(1, at.rows(local.out));
+        Vector<Extents> results(1, at.rows(local.out));
         const bool is_empty = exclusive && local.rank == 0;
         finished.push_back(&lane.job(is_empty ? at.identity(std::move(results[0]))
                                               : at.finish(std::move(results), local.rank + 1)));

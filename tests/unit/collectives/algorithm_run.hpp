@@ -41,8 +41,8 @@ inline Extents whole(std::vector<int32_t>& v) {
 }
 
 // Blocks cut evenly; each in two extents, so that lists longer than one are exercised.
-inline std::vector<Extents> blocks_of(std::vector<int32_t>& v, uint32_t nodes) {
-    std::vector<Extents> out;
+inline Vector<Extents> blocks_of(std::vector<int32_t>& v, uint32_t nodes) {
+    Vector<Extents> out;
     for (uint32_t i = 0; i < nodes; ++i) {
         const ElementRange range = part_of(v.size(), nodes, i);
         const Place begin = nexar::test::place_of(v.data() + range.begin);

@@ -85,7 +85,7 @@ TEST_CASE("pairwise all-to-all: node j ends with block j of every node, in trans
         const size_t transfer_bytes_max = seed % 2 ? 1 << 20 : 4 * (1 + count / 3);
         Data data = distinct(nodes, nodes * count), results(nodes, std::vector<int32_t>(nodes * count));
         const auto blocks = [&](std::vector<int32_t>& v) {
-            std::vector<Extents> out;
+            Vector<Extents> out;
             for (uint32_t i = 0; i < nodes; ++i) {
                 const Place begin = nexar::test::place_of(v.data() + i * count);
                 const size_t first = 4 * (count / 3);
@@ -413,7 +413,7 @@ TEST_CASE("confirmed gather: nobody leaves before every node has every block, an
             std::vector<uint32_t> decided(nodes);
             std::vector<Task<>> tasks;
             for (uint32_t node = 0; node < nodes; ++node) {
-                std::vector<Extents> blocks;
+                Vector<Extents> blocks;
                 for (uint32_t i = 0; i < nodes; ++i) {
                     tables[node].push_back(network.lane(node).scratch(block));
                     std::memset(tables[node][i].data(), i == node ? static_cast<int>(10 + i) : 0, block);
@@ -458,7 +458,7 @@ TEST_CASE("float all-reduces end with the same bits on every node") {
             std::vector<Task<>> tasks;
             for (uint32_t node = 0; node < nodes; ++node) {
                 const Place words = nexar::test::place_of(data[node].data());
-                std::vector<Extents> blocks;
+                Vector<Extents> blocks;
                 for (uint32_t i = 0; i < nodes; ++i) {
                     const ElementRange range = part_of(101, nodes, i);
                     blocks.push_back({{words + 4 * range.begin, 4 * range.count}});

@@ -16,8 +16,8 @@ Counts uneven(uint32_t nodes, uint64_t seed) {
     return *Counts::of(list);
 }
 
-std::vector<Extents> packed_blocks(std::vector<int32_t>& v, const Counts& counts) {
-    std::vector<Extents> out;
+Vector<Extents> packed_blocks(std::vector<int32_t>& v, const Counts& counts) {
+    Vector<Extents> out;
     for (uint32_t node = 0; node < counts.size(); ++node)
         out.push_back({{nexar::test::place_of(v.data() + counts.begin(node)), 4 * counts.of(node)}});
     return out;
@@ -109,7 +109,7 @@ struct Exchanging {
     }
     CountedExchange begin(size_t transfer_bytes_max) {
         const auto counts = [](std::vector<uint64_t>& list) {
-            std::vector<Extents> blocks;
+            Vector<Extents> blocks;
             for (uint64_t& count : list) blocks.push_back({{nexar::test::place_of(&count), sizeof count}});
             return blocks;
         };
@@ -117,7 +117,7 @@ struct Exchanging {
         made.outgoing_counts = counts(sends), made.incoming_counts = counts(arrived);
         made.outgoing = packed_blocks(in, *Counts::of(sends));
         made.incoming = packed_blocks(out, *Counts::of(expects));
-        made.check = [this](NodeIndex from) -> Result<void> {
+        made.check = [this](NodeIndex from, const Extents&) -> Result<void> {
             if (arrived[from.value] == expects[from.value]) return {};
             return fail(Errc::mismatch, std::to_string(from.value));
         };

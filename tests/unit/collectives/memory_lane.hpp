@@ -91,8 +91,8 @@ class MemoryNetwork {
             scratch_.emplace_back(n, std::byte{0xee});
             return {nexar::test::place_of(scratch_.back().data()), n};
         }
-        Op& combine(std::vector<Extents> dsts, std::vector<Extents> srcs, Arithmetic arithmetic,
-                    std::vector<uint64_t> scalars) override {
+        Op& combine(Vector<Extents> dsts, Vector<Extents> srcs, Arithmetic arithmetic,
+                    Vector<uint64_t> scalars) override {
             Op& op = make();
             network_.later_.push_back({[dsts, srcs, arithmetic, scalars, &op] {
                 combine_now(dsts, srcs, arithmetic, scalars);
@@ -132,8 +132,8 @@ class MemoryNetwork {
         std::deque<std::vector<std::byte>> scratch_;
     };
 
-    static void combine_now(const std::vector<Extents>& dsts, const std::vector<Extents>& srcs,
-                            Arithmetic arithmetic, const std::vector<uint64_t>& scalars) {
+    static void combine_now(const Vector<Extents>& dsts, const Vector<Extents>& srcs, Arithmetic arithmetic,
+                            const Vector<uint64_t>& scalars) {
         std::vector<std::vector<std::byte>> flat;
         for (const Extents& src : srcs) flat.push_back(flatten(src));
         std::vector<std::byte> result = flat[0];

@@ -322,8 +322,8 @@ inline RecvSpec recv_spec(const TransferKey& k, size_t from, const Memory& memor
 }
 inline Batch batch(uint64_t first_handle, std::vector<RecvSpec> recvs, std::vector<SendSpec> sends) {
     Batch b;
-    b.recvs = std::move(recvs);
-    b.sends = std::move(sends);
+    b.recvs.assign(recvs.begin(), recvs.end());
+    b.sends.assign(sends.begin(), sends.end());
     b.first_handle = first_handle;
     return b;
 }
