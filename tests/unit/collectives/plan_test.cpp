@@ -38,6 +38,33 @@ TEST_CASE("nodes are numbered by their first rank, ranks listed in rank order") 
     REQUIRE(std::vector<uint32_t>(middle.begin(), middle.end()) == std::vector<uint32_t>{1, 4, 5});
 }
 
+TEST_CASE("each node's subtrees are those of its ranks, and are found once", "[Z7]") {
+    std::vector<std::vector<uint32_t>> placements(4, std::vector<uint32_t>(1024));
+    for (uint32_t rank = 0; rank < 1024; ++rank) {
+        placements[0][rank] = rank / 16;                // blockwise: a subtree each
+        placements[1][rank] = rank % 64;                // cyclic: one for each rank
+        placements[2][rank] = rank * 2654435761 >> 26;  // at random
+        placements[3][rank] = 0;
+    }
+    for (const auto& placement : placements) {
+        const Layout layout(placement);
+        size_t sum = 0, most = 0;
+        for (uint32_t i = 0; i < layout.nodes(); ++i) {
+            const NodeIndex node(i);
+            const auto found = layout.subtrees_on(node);
+            REQUIRE(std::vector(found.begin(), found.end()) ==
+                    reduce::subtrees_of(layout.ranks_on(node), layout.size()));
+            REQUIRE(layout.subtrees_on(node).data() == found.data());
+            sum += found.size();
+            most = std::max(most, found.size());
+        }
+        REQUIRE(layout.subtrees() == sum);
+        REQUIRE(layout.subtrees_max() == most);
+    }
+    CHECK(Layout(placements[0]).subtrees() == 64);
+    CHECK(Layout(placements[1]).subtrees_max() == 16);
+}
+
 TEST_CASE("a slice of an extent list takes exactly its run, across and inside extents") {
     std::array<std::byte, 10> memory{};
     const Place at = nexar::test::place_of(memory.data());
