@@ -178,6 +178,12 @@ Op& MeshLane::job(WorkerJob job) {
     return tracked.op;
 }
 
+Task<> MeshLane::next_turn() {
+    Turns::Waiter turn(context_.turns, op_.origin.tenant);
+    co_await done(turn.op);
+    co_return ok();
+}
+
 void MeshLane::flush() {
     dirty_ = false;
     link::Batch batch = std::exchange(batch_, {});

@@ -64,6 +64,8 @@ class MeshLane final : public collectives::Lane, public Poster, public RecycledO
     Op& copy(link::Extents dst, link::Extents src) override;
     // Any job. One without bytes completes at once.
     Op& job(WorkerJob job);
+    // For work of this operation that is too long for one turn of the loop: waits for the next one.
+    Task<> next_turn();
 
     void flush() override;
 

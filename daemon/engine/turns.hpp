@@ -8,17 +8,21 @@
 #include <list>
 #include <map>
 
+#include "core/recycled.hpp"
 #include "task/op.hpp"
 
 namespace nexar::engine {
 
 class Turns {
   public:
+    class Waiter;
+    using Row = std::list<Waiter*, Recycled<Waiter*>>;
+
     // A task that waits; a part of its frame.
     class Waiter {
       public:
         Waiter(Turns& turns, uint64_t user) : turns_(&turns), user_(user) {
-            std::list<Waiter*>& row = turns.waiting_[user];
+            Row& row = turns.waiting_[user];
             at_ = row.insert(row.end(), this);
         }
         ~Waiter() {
@@ -33,7 +37,7 @@ class Turns {
         friend class Turns;
         Turns* turns_;
         const uint64_t user_;
-        std::list<Waiter*>::iterator at_;  // in the row of its user
+        Row::iterator at_;  // in the row of its user
     };
 
     bool waiting() const { return !waiting_.empty(); }
@@ -55,8 +59,9 @@ class Turns {
         if (row->second.empty()) waiting_.erase(row);
     }
 
-    std::map<uint64_t, std::list<Waiter*>> waiting_;  // by user; no list is empty
-    uint64_t served_ = 0;                             // the user whose turn it was
+    std::map<uint64_t, Row, std::less<>, Recycled<std::pair<const uint64_t, Row>>>
+        waiting_;          // by user; no list is empty
+    uint64_t served_ = 0;  // the user whose turn it was
 };
 
 }  // namespace nexar::engine

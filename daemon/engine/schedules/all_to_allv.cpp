@@ -82,25 +82,55 @@ void write_counts(const TwoLevelOp& op, uint32_t node, std::byte* to) {
     });
 }
 
-Result<void> check_local_counts(const TwoLevelOp& op) {
-    Vector<std::byte> counts(counts_bytes(op, op.self.value));
-    write_counts(op, op.self.value, counts.data());
-    return check_counts(op, op.self.value, counts.data());
+// One rank of this node sends what all ranks of it expect.
+Result<void> check_local_counts(const TwoLevelOp& op, const LocalBuffers& from) {
+    for (const LocalBuffers& local : op.locals) {
+        const uint64_t sent = from.own_counts->sends.of(local.rank);
+        const uint64_t expected = local.own_counts->receives.of(from.rank);
+        if (sent != expected) return fail(mismatch(op, from.rank, sent, local.rank, expected));
+    }
+    return {};
 }
 
-Task<> exchange(MeshLane& lane, const TwoLevelOp& op, Lists from, Lists to) {
+// What an operation of many ranks does with its blocks is done in portions: other operations are served
+// between them [Z8].
+constexpr size_t blocks_at_once = 4096;
+class Portion {
+  public:
+    bool is_full(size_t blocks) {
+        done_ += blocks;
+        return done_ >= blocks_at_once;
+    }
+    Task<> next(MeshLane& lane) {
+        done_ = 0;
+        return lane.next_turn();
+    }
+
+  private:
+    size_t done_ = 0;
+};
+
+size_t blocks_with(const TwoLevelOp& op, uint32_t node) {
+    return op.locals.size() * op.layout->ranks_on(NodeIndex(node)).size();
+}
+
+Task<> exchange(MeshLane& lane, const TwoLevelOp& op, Portion& portion, Lists from, Lists to) {
     collectives::CountedExchange all;
     all.outgoing = std::move(from);
     all.incoming = std::move(to);
     all.outgoing_counts = counts_memory(lane, op);
     all.incoming_counts = counts_memory(lane, op);
-    for (uint32_t node = 0; node < op.layout->nodes(); ++node)
-        if (NodeIndex(node) != op.self) write_counts(op, node, all.outgoing_counts[node][0].data());
+    for (uint32_t node = 0; node < op.layout->nodes(); ++node) {
+        if (NodeIndex(node) == op.self) continue;
+        write_counts(op, node, all.outgoing_counts[node][0].data());
+        if (portion.is_full(blocks_with(op, node))) co_await portion.next(lane);
+    }
     all.check = [&op](NodeIndex node, const Extents& arrived) {
         return check_counts(op, node.value, arrived[0].data());
     };
     all.transfer_bytes_max = size_t{link::transfer_chunks_max} * op.plan.chunk_bytes;
-    return collectives::pairwise_all_to_allv(lane, std::move(all));
+    co_await collectives::pairwise_all_to_allv(lane, std::move(all));
+    co_return ok();
 }
 
 }  // namespace
@@ -110,7 +140,11 @@ uint64_t all_to_allv_scratch(const TwoLevelOp& op, const Geometry& at) {
 }
 
 Task<> all_to_allv_schedule(MeshLane& lane, const TwoLevelOp& op, Geometry at) {
-    if (auto agreed = check_local_counts(op); !agreed) co_return fail(std::move(agreed.error()));
+    Portion portion;
+    for (const LocalBuffers& sender : op.locals) {
+        if (auto agreed = check_local_counts(op, sender); !agreed) co_return fail(std::move(agreed.error()));
+        if (portion.is_full(op.locals.size())) co_await portion.next(lane);
+    }
     const size_t element = reduce::size_of(op.descriptor.dtype);
     Lists from(at.nodes()), to(at.nodes());
     for (uint32_t node = 0; node < at.nodes(); ++node) {
@@ -120,10 +154,11 @@ Task<> all_to_allv_schedule(MeshLane& lane, const TwoLevelOp& op, Geometry at) {
         for_received_from(op, node, [&](const LocalBuffers& local, uint32_t sender) {
             add_block(to[node], local.out, local.own_counts->receives, sender, element);
         });
+        if (portion.is_full(2 * blocks_with(op, node))) co_await portion.next(lane);
     }
     Lists own(1, std::move(to[op.self.value]));
     Op& local = lane.job(at.copy(std::move(own), std::move(from[op.self.value])));
-    if (!at.alone()) co_await exchange(lane, op, std::move(from), std::move(to));
+    if (!at.alone()) co_await exchange(lane, op, portion, std::move(from), std::move(to));
     co_await done(local);
     co_return ok();
 }

@@ -87,6 +87,7 @@ class StartNodes {
     size_t asked = 0;    // by engines
     size_t excused = 0;  // by ports
     size_t succeeded = 0, failed = 0;
+    size_t turns = 0;  // of loops that an engine asked for
 
   private:
     friend class StartNode;
@@ -109,6 +110,7 @@ class StartNodes {
         bool is_job = false;
     };
     void move_some();
+    bool next_turns();
     void move(Sent& sent, Awaited& awaited);
     static NodeId id_of(uint32_t node) {
         NodeId out;
@@ -225,9 +227,22 @@ inline void StartNodes::move_some() {
         }
 }
 
+// False: no engine wants one.
+inline bool StartNodes::next_turns() {
+    bool any = false;
+    for (const auto& node : nodes_) {
+        if (node->engine.wake_at() > now_) continue;
+        node->engine.on_time(now_);
+        ++turns;
+        any = true;
+    }
+    return any;
+}
+
 inline void StartNodes::settle() {
     while (true) {
         if (inputs_.empty()) move_some();
+        if (inputs_.empty() && next_turns()) continue;
         if (inputs_.empty()) return;
         const Input input = std::move(inputs_.front());
         inputs_.pop_front();

@@ -286,23 +286,61 @@ TEST_CASE("a start of a persistent send or receive asks for no memory", "[S25]")
             }
 }
 
-// Figures for docs/performance/persistent.md; under callgrind with --toggle-collect=nexar::engine::Engine::*
-// the instructions of the same. NEXAR_FIGURE: an operation's name, or none for all.
-TEST_CASE("what a start asks for, by operation", "[.figures]") {
-    const char* const only = std::getenv("NEXAR_FIGURE");
+TEST_CASE("an all_to_allv of many ranks makes its lists in portions, between which others are served",
+          "[Z8]") {
+    std::vector<uint32_t> placement(150);
+    for (uint32_t rank = 0; rank < placement.size(); ++rank) placement[rank] = rank % 2;
+    StartNodes nodes(placement, EngineConfig::default_plan());
+    Prepared op(nodes, 150, OpKind::all_to_allv, 300, Partials::native);
+    start_once(nodes, op, 1);
+    CHECK(nodes.turns >= 2 * 3);  // of 75 x 75 blocks on the node, and as many to and from the other
+}
+
+TEST_CASE("an all_to_allv that is cancelled between two portions ends, and the next start is right",
+          "[Z8][S26]") {
+    StartNodes nodes(std::vector<uint32_t>(100), EngineConfig::default_plan());
+    Prepared op(nodes, 100, OpKind::all_to_allv, 300, Partials::native);
+    for (const uint32_t canceller : {3u, 99u}) {
+        const size_t failed = nodes.failed, turns = nodes.turns;
+        op.fill(2);
+        for (uint32_t rank = 0; rank < op.size; ++rank) REQUIRE(nodes.submit(rank, op.requests[rank]));
+        REQUIRE(nodes.turns == turns);
+        nodes.cancel(canceller, op.requests[canceller].ticket);
+        nodes.settle();
+        CHECK(nodes.failed == failed + 100);
+        start_once(nodes, op, canceller);
+    }
+}
+
+TEST_CASE("a short all_to_allv needs no further turn", "[Z8]") {
+    StartNodes nodes({0, 1, 0, 1}, tight);
+    Prepared op(nodes, 4, OpKind::all_to_allv, 120, Partials::native);
+    for (uint64_t start = 0; start < 10; ++start) start_once(nodes, op, start);
+    CHECK(nodes.turns == 0);
+}
+
+// Figures for docs/performance/persistent.md; under callgrind the instructions of the same.
+void print_figures(const std::vector<uint32_t>& placement) {
+    const char* const only = std::getenv("NEXAR_FIGURE");  // an operation's name; null: all
     constexpr uint64_t measured = 500;
-    for (const auto& placement : {std::vector<uint32_t>{0, 0}, std::vector<uint32_t>{0, 1}})
-        for (const OpRow& row : operation_table::rows) {
-            if (!row.collective || row.makes_groups || (only != nullptr && row.name != std::string(only)))
-                continue;
-            StartNodes nodes(placement, EngineConfig::default_plan());
-            Prepared op(nodes, 2, row.kind, 2, Partials::native);
-            for (uint64_t start = 0; start < warm_up; ++start) start_once(nodes, op, start);
-            size_t asked = 0;
-            for (uint64_t start = 0; start < measured; ++start) asked += start_once(nodes, op, start);
-            std::printf("%-16s %d nodes: %.1f allocations for each rank's start\n", row.name,
-                        placement[1] + 1, double(asked) / measured / 2);
-        }
+    for (const OpRow& row : operation_table::rows) {
+        if (!row.collective || row.makes_groups || (only != nullptr && row.name != std::string(only)))
+            continue;
+        StartNodes nodes(placement, EngineConfig::default_plan());
+        Prepared op(nodes, 2, row.kind, 2, Partials::native);
+        for (uint64_t start = 0; start < warm_up; ++start) start_once(nodes, op, start);
+        size_t asked = 0;
+        for (uint64_t start = 0; start < measured; ++start) asked += start_once(nodes, op, start);
+        std::printf("%-16s %.1f allocations for each rank's start\n", row.name,
+                    static_cast<double>(asked) / measured / 2);
+    }
+}
+
+TEST_CASE("what a start asks for, by operation, of two ranks on one node", "[.figures1]") {
+    print_figures({0, 0});
+}
+TEST_CASE("what a start asks for, by operation, of a rank on each of two nodes", "[.figures2]") {
+    print_figures({0, 1});
 }
 
 }  // namespace nexar::engine
