@@ -642,13 +642,17 @@ NEXAR_API void nexar_create_options_init(nexar_create_options* options, uint64_t
  * has succeeded here.
  *   INVALID_ARGUMENT   NULL; a rank that the parent lacks, or that is in the list twice; this rank is not in the list
  *   BAD_STATE          this rank is in a create with this tag already
- *   MISMATCH           this rank and another one have given lists that differ, with each other in them, and the same
- *                      tag: both get the error, which names both, the later about a second after their calls
- *   GROUP_INCOMPLETE   the timeout passed; the error names a listed rank that did not call, and says who did. This ends
- *                      the call of this rank; the others wait on, and it may call again
+ *   MISMATCH           this rank and another one wait with lists that differ, with each other in them, and the same
+ *                      tag: both calls get the error, which names both, about a second after the later one. No call
+ *                      gets it because of one that had ended before
+ *   GROUP_INCOMPLETE   the timeout passed; the error names a listed rank that did not call, and says who did, in the
+ *                      parent's rank numbers, and in which other create it waited, where that is known. This ends the
+ *                      call of this rank; the others wait on, and it may call again. Such a call can complete another
+ *                      rank's first one: a program that does not know what the others have got uses a new tag
  *   CANCELLED, INTERRUPTED   likewise
  *   ABORTED, PEER_LOST, LINK_LOST   a listed rank has left the parent, or the parent ended, while this rank waited
- *   OPTIONS_DIFFER, TABLE_FULL      as in nexar_group_open */
+ *   OPTIONS_DIFFER, TABLE_FULL      as in nexar_group_open
+ *   NO_MEMORY          the daemon's memory that this user may have has no room for the list */
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_group_create(nexar_group* parent, const uint32_t* ranks, uint64_t count,
                                                            nexar_group** group, const nexar_create_options* options);
 /* As the others of this section. `ranks` is read during the call only. */

@@ -47,6 +47,7 @@ struct Message {
     groupDeparted @34 :GroupDeparted;
     groupLeader @35 :GroupLeader;
     createQuery @36 :CreateQuery;
+    createAnswer @37 :CreateAnswer;
   }
 }
 
@@ -199,12 +200,26 @@ struct GroupUnlisted {
 struct GroupLeader {
   leader @0 :Data;  # 32 bytes
 }
+struct CreateCall {
+  rank @0 :UInt32;
+  number @1 :UInt64;
+}
 struct CreateQuery {
   group @0 :GroupId;
   epoch @1 :UInt32;
   tag @2 :UInt64;
   ranks @3 :List(UInt32);
-  callers @4 :List(UInt32);
+  callers @4 :List(CreateCall);
+}
+struct CreateAnswer {
+  group @0 :GroupId;
+  epoch @1 :UInt32;
+  tag @2 :UInt64;
+  calls @3 :List(CreateCall);
+  otherTag @4 :UInt64;
+  ranks @5 :List(UInt32);
+  callers @6 :List(CreateCall);
+  ended @7 :Bool;
 }
 struct GroupStatusRequest {
   id @0 :RequestId;

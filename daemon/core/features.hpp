@@ -68,8 +68,8 @@ constexpr uint64_t feature_of_plan(uint32_t version) {
 static_assert(operation_count - more_operations_from <=
               static_cast<uint64_t>(FeatureRange::types) -
                   static_cast<uint64_t>(FeatureRange::more_operations));
-// wire::CreateQuery. Its bit is among those of what calls may ask for.
-constexpr uint64_t feature_of_create_query = uint64_t{1} << 42;
+// wire::CreateQuery and CreateAnswer: what a call of nexar_group_create learns before its deadline.
+constexpr uint64_t feature_of_create_query = feature_bit(FeatureRange::options, 2);
 
 // Of this daemon.
 constexpr uint64_t known_features() {

@@ -181,11 +181,13 @@ GroupFacts facts_of(const GroupFacts& parent, const rendezvous::ProofPort& port,
     out.id = {family.creator, family.incarnation, child.colour.value_or(0)};
     out.epoch = GroupEpoch(1);
     out.name = child_name(parent.name, seq, child.colour);
+    std::vector<wire::GroupMemberRecord> members;
     for (const uint32_t rank : child.ranks) {
-        out.members.push_back(parent.members[rank]);
-        out.members.back().rank = static_cast<uint32_t>(out.members.size() - 1);
+        members.push_back(parent.members[rank]);
+        members.back().rank = static_cast<uint32_t>(members.size() - 1);
     }
-    out.features = rendezvous::common_features(out.members);
+    out.features = rendezvous::common_features(members);
+    out.members = std::move(members);
     out.table = parent.table;
     out.bulk_shards = parent.bulk_shards;
     out.table_hash = hash_of(parent, child);

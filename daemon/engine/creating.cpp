@@ -11,17 +11,9 @@ namespace {
 
 constexpr size_t listed_max = 12;  // of ranks in a text
 
-std::string text_of(const std::vector<uint32_t>& ranks) {
-    std::string out;
-    for (size_t i = 0; i < std::min(ranks.size(), listed_max); ++i)
-        out += (i > 0 ? ", " : "") + std::to_string(ranks[i]);
-    return ranks.size() <= listed_max ? out
-                                      : out + " and " + std::to_string(ranks.size() - listed_max) + " more";
-}
-
 // [Y10] Nobody who lacks the parent's secret can give these; `label` keeps the two apart.
 rendezvous::Digest derive(const GroupFacts& parent, const rendezvous::ProofPort& port, std::string_view label,
-                          const std::vector<uint32_t>& ranks, uint64_t tag) {
+                          std::span<const uint32_t> ranks, uint64_t tag) {
     std::vector<std::byte> data;
     Writer w(data);
     w.put_bytes(std::as_bytes(std::span(label)));
@@ -37,12 +29,27 @@ rendezvous::Digest derive(const GroupFacts& parent, const rendezvous::ProofPort&
 
 }  // namespace
 
+std::string text_of_list(std::span<const uint32_t> ranks) {
+    std::string out;
+    for (size_t i = 0; i < std::min(ranks.size(), listed_max); ++i)
+        out += (i > 0 ? ", " : "") + std::to_string(ranks[i]);
+    return ranks.size() <= listed_max ? out
+                                      : out + " and " + std::to_string(ranks.size() - listed_max) + " more";
+}
+
 int64_t Creation::index_of(uint32_t parent_rank) const {
     const auto at = std::ranges::find(ranks, parent_rank);
     return at == ranks.end() ? -1 : at - ranks.begin();
 }
 
-Result<void> check_list(const GroupFacts& parent, uint32_t rank, const std::vector<uint32_t>& ranks) {
+std::vector<uint32_t> Creation::root_ranks() const {
+    std::vector<uint32_t> out;
+    for (const uint32_t rank : ranks)
+        out.push_back(parent_root_ranks.empty() ? rank : parent_root_ranks[rank]);
+    return out;
+}
+
+Result<void> check_list(const GroupFacts& parent, uint32_t rank, std::span<const uint32_t> ranks) {
     if (ranks.empty() || ranks.size() > parent.size())
         return fail(Errc::invalid_argument, "the list has " + std::to_string(ranks.size()) +
                                                 " ranks; allowed: 1 to " + std::to_string(parent.size()) +
@@ -62,13 +69,13 @@ Result<void> check_list(const GroupFacts& parent, uint32_t rank, const std::vect
     }
     if (places[rank] == UINT32_MAX)
         return fail(Errc::invalid_argument, "rank " + std::to_string(rank) +
-                                                ", which calls, is not in the list (" + text_of(ranks) +
+                                                ", which calls, is not in the list (" + text_of_list(ranks) +
                                                 "): only listed ranks call nexar_group_create");
     return {};
 }
 
 Creation creation_of(const GroupFacts& parent, const rendezvous::ProofPort& port,
-                     const std::vector<uint32_t>& ranks, uint64_t tag) {
+                     const SharedList<uint32_t>& ranks, uint64_t tag) {
     Creation out;
     out.parent = parent.id;
     out.root = parent.root.value_or(parent.id);
@@ -77,12 +84,10 @@ Creation creation_of(const GroupFacts& parent, const rendezvous::ProofPort& port
     out.ranks = ranks;
     out.tag = tag;
     out.timeouts = parent.timeouts;
-    bool local = true;
-    for (const uint32_t rank : ranks) {
-        out.root_ranks.push_back(parent.root ? parent.root_ranks[rank] : rank);
-        out.members.push_back(parent.members[rank]);
-        local = local && parent.layout.node_of(rank) == parent.self;
-    }
+    out.parent_members = parent.members;
+    if (parent.root) out.parent_root_ranks = parent.root_ranks;
+    const bool local = std::ranges::all_of(
+        ranks, [&parent](uint32_t rank) { return parent.layout.node_of(rank) == parent.self; });
     out.credentials.key = derive(parent, port, "nexar-create-v1", ranks, tag);
     if (!local)
         out.credentials.proof =
@@ -106,8 +111,8 @@ OpenRequest open_of(const OpenRequest& asked, const Creation& creation) {
 }
 
 std::optional<Error> contradiction(const Creation& creation, const wire::GroupPrepare& prepare) {
-    for (size_t i = 0; i < std::min(creation.members.size(), prepare.members.size()); ++i) {
-        const wire::GroupMemberRecord &wanted = creation.members[i], &given = prepare.members[i];
+    for (size_t i = 0; i < std::min(creation.ranks.size(), prepare.members.size()); ++i) {
+        const wire::GroupMemberRecord &wanted = creation.member(i), &given = prepare.members[i];
         const bool other_incarnation = wanted.incarnation != Incarnation{} &&
                                        given.incarnation != Incarnation{} &&
                                        wanted.incarnation != given.incarnation;
@@ -126,61 +131,35 @@ std::optional<Error> contradiction(const Creation& creation, const wire::GroupPr
 Error lists_differ(const GroupFacts& parent, uint64_t tag, const CallWithList& a, const CallWithList& b) {
     if (b.rank < a.rank) return lists_differ(parent, tag, b, a);
     return {Errc::mismatch,
-            parent.describe(a.rank) + " creates a group of the ranks " + text_of(a.ranks) + " with tag " +
-                std::to_string(tag) + ", " + parent.describe(b.rank) + " one of the ranks " +
-                text_of(b.ranks) + ": each list has both, so they must be the same, or their tags differ",
+            parent.describe(a.rank) + " creates a group of the ranks " + text_of_list(a.ranks) +
+                " with tag " + std::to_string(tag) + ", " + parent.describe(b.rank) + " one of the ranks " +
+                text_of_list(b.ranks) +
+                ": each list has both, so they must be the same, or their tags differ",
             b.rank, a.rank, parent.members[b.rank].node.hex()};
 }
 
-Creates::Entry* Creates::find(const GroupId& parent, uint64_t tag, const std::vector<uint32_t>& ranks) const {
-    for (Entry* entry : of(parent))
-        if (entry->what->tag == tag && entry->what->ranks == ranks) return entry;
-    return nullptr;
-}
-
-Creates::Entry& Creates::add(const CreationRef& creation, const Call& call, uint64_t user) {
-    Entry* entry = find(creation->parent, creation->tag, creation->ranks);
-    if (entry == nullptr) {
-        Entries& entries = by_parent_[creation->parent];
-        entry = entries.emplace_back(std::make_unique<Entry>(*this, timers_, user, creation)).get();
+Error of_parent(const Creation& creation, Error error, const std::string& elsewhere) {
+    const auto translate = [&](int64_t& rank) {
+        if (rank >= 0 && rank < static_cast<int64_t>(creation.ranks.size()))
+            rank = creation.ranks[static_cast<size_t>(rank)];
+    };
+    const bool translated = error.rank >= 0 && error.rank < static_cast<int64_t>(creation.ranks.size());
+    if (error.code == Errc::group_incomplete && translated) {
+        const auto& member = creation.member(static_cast<size_t>(error.rank));
+        error.node = member.node.hex();
+        error.pid = member.pid;
+        error.text = "rank " + std::to_string(creation.ranks[static_cast<size_t>(error.rank)]) + " of " +
+                     creation.parent_name + " (node " + member.node.short_hex() + ", pid " +
+                     std::to_string(member.pid) + ") has not called" +
+                     (elsewhere.empty() ? "" : ", and waited in another create, " + elsewhere) + ": " +
+                     error.text;
+    } else if (error.code == Errc::rank_clash || error.code == Errc::options_differ) {
+        // From the leader, which does not know the list.
+        error.text += " (ranks in this text are places in the list)";
     }
-    entry->calls.push_back(call);
-    by_call_.emplace(std::pair(call.session, call.ticket), entry);
-    return *entry;
-}
-
-Creates::Removed Creates::remove(SessionId session, uint64_t ticket) {
-    const auto at = by_call_.find({session, ticket});
-    if (at == by_call_.end()) return {};
-    const Entry& entry = *at->second;
-    const auto call = std::ranges::find_if(
-        entry.calls, [&](const Call& c) { return c.session == session && c.ticket == ticket; });
-    Removed out{entry.what, call->ended_here};
-    remove(at);
-    return out;
-}
-
-void Creates::remove(std::map<std::pair<SessionId, uint64_t>, Entry*>::iterator at) {
-    Entry* entry = at->second;
-    const auto [session, ticket] = at->first;
-    by_call_.erase(at);
-    std::erase_if(entry->calls, [&](const Call& c) { return c.session == session && c.ticket == ticket; });
-    if (!entry->calls.empty()) return;
-    const auto parent = by_parent_.find(entry->what->parent);
-    std::erase_if(parent->second, [&](const auto& e) { return e.get() == entry; });
-    if (parent->second.empty()) by_parent_.erase(parent);
-}
-
-void Creates::remove_session(SessionId session) {
-    for (auto at = by_call_.lower_bound({session, 0}); at != by_call_.end() && at->first.first == session;)
-        remove(at++);
-}
-
-std::vector<Creates::Entry*> Creates::of(const GroupId& parent) const {
-    std::vector<Entry*> out;
-    if (const auto at = by_parent_.find(parent); at != by_parent_.end())
-        for (const auto& entry : at->second) out.push_back(entry.get());
-    return out;
+    translate(error.rank);
+    translate(error.other_rank);
+    return error;
 }
 
 }  // namespace nexar::engine

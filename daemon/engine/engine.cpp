@@ -48,10 +48,11 @@ Result<void> Engine::open(Time now, const OpenRequest& request) {
     Impl::Session& session = impl_->sessions[request.session];
     session.account = link::Account(request.tenant->number);
     session.tenant = request.tenant;
-    const Result<void> result =
+    const Result<uint64_t> result =
         request.create ? impl_->create(request, charge) : impl_->opening.open(request, charge);
     impl_->turn();
-    return result;
+    if (!result) return fail(result.error());
+    return {};
 }
 
 Result<void> Engine::submit(Time now, const OpRequest& request) {
@@ -75,7 +76,7 @@ void Engine::cancel(Time now, SessionId session, uint64_t ticket) {
     const auto it = impl_->sessions.find(session);
     if (it == impl_->sessions.end()) return;
     if (impl_->opening.cancel(session, ticket)) {
-        const bool created = impl_->creates.remove(session, ticket).what != nullptr;
+        const bool created = impl_->creates.remove(session, ticket);
         const Error cancelled{
             Errc::cancelled, created ? "the create was cancelled" : "the open was cancelled", -1, -1, {}};
         impl_->context.ports.clients.group_opened(session, ticket, fail(cancelled));

@@ -1,28 +1,30 @@
-// Groups that are created from a list of ranks (docs/protocol/children.md [Y9]-[Y15]). See engine_impl.hpp.
+// Groups that are created from a list of ranks: how their calls begin and end
+// (docs/protocol/children.md [Y9]-[Y12], [Y20]-[Y22]). See engine_impl.hpp.
 #include <algorithm>
-#include <set>
 
-#include "core/features.hpp"
 #include "engine/engine_impl.hpp"
-#include "wire/codec.hpp"
 
 namespace nexar::engine {
 
-using collectives::NodeIndex;
-
-Result<void> Engine::Impl::create(const OpenRequest& request, const ChargeRef& charge) {
+Result<uint64_t> Engine::Impl::create(const OpenRequest& request, const ChargeRef& charge) {
     const CreateRequest& wanted = *request.create;
     Group* parent = find(wanted.parent);
     LocalRank* local = parent == nullptr ? nullptr : parent->find_local(request.session, wanted.rank);
     if (local == nullptr) return fail(Errc::not_found, "this session has no such rank of the group");
     const auto creation = begin_creation(*parent, *local, wanted);
     if (!creation) return fail(parent->explained(creation.error()));
-    NEXAR_TRY_VOID(opening.open(open_of(request, **creation), charge, creation->get()));
-    const Creates::Call call{request.session, request.ticket, wanted.rank};
-    Creates::Entry& entry = creates.add(*creation, call, parent->user());
+    ChargeRef list;  // [Y22]
+    if (creates.find(wanted.parent, wanted.tag, wanted.ranks) == nullptr) {
+        NEXAR_TRY(list,
+                  request.tenant->charge(Resource::scratch_bytes, wanted.ranks.size() * sizeof(uint32_t)));
+    }
+    NEXAR_TRY(const uint64_t number, opening.open(open_of(request, **creation), charge, creation->get()));
+    const Creates::Call call{request.session, request.ticket, number};
+    Creates::Entry& entry = creates.add(*creation, wanted.rank, call, parent->user(), std::move(list));
     entry.pause = context.config.late_after;
-    entry.wake_at(context.now + entry.pause);
-    return {};
+    entry.asks_at = std::min(entry.asks_at, context.now + entry.pause);
+    entry.wake_at(entry.asks_at);
+    return number;
 }
 
 Result<CreationRef> Engine::Impl::begin_creation(Group& parent, const LocalRank& local,
@@ -33,42 +35,20 @@ Result<CreationRef> Engine::Impl::begin_creation(Group& parent, const LocalRank&
     if (parent.failed()) return fail(*parent.failed());
     for (const uint32_t rank : wanted.ranks)
         if (const auto gone = parent.departure_error(rank, false)) return fail(*gone);
-    CreationRef same;
-    for (const Creates::Entry* entry : creates.of(wanted.parent)) {
-        if (entry->what->tag != wanted.tag) continue;
-        if (std::ranges::find(entry->calls, local.rank, &Creates::Call::rank) != entry->calls.end())
-            return fail(Errc::bad_state, "rank " + std::to_string(local.rank) + " creates a group with tag " +
-                                             std::to_string(wanted.tag) +
-                                             " already: wait for it, or give each its own tag");
-        if (entry->what->ranks == wanted.ranks) same = entry->what;
-    }
-    if (same) return same;
-    if (const auto differs = end_different(parent, wanted, {local.rank})) return fail(*differs);
+    if (creates.of_rank(wanted.parent, local.rank, wanted.tag) != nullptr)
+        return fail(Errc::bad_state, "rank " + std::to_string(local.rank) + " creates a group with tag " +
+                                         std::to_string(wanted.tag) +
+                                         " already: wait for it, or give each its own tag");
+    if (const auto differs = end_differing_here(parent, {local.rank, wanted.tag, wanted.ranks}))
+        return fail(*differs);
+    if (const Creates::Entry* same = creates.find(wanted.parent, wanted.tag, wanted.ranks)) return same->what;
     return std::make_shared<const Creation>(
         creation_of(parent.facts, context.config.proof, wanted.ranks, wanted.tag));
 }
 
-// [Y13] A rank that has given this list and one that has given another wait for each other: the calls of this
-// node with the other list end. What an attempt has may be made all the same, and is looked at again later.
-template <class Call>
-std::optional<Error> Engine::Impl::end_different(const Group& parent, const Call& theirs,
-                                                 const std::vector<uint32_t>& callers) {
-    std::optional<Error> out;
-    for (Creates::Entry* entry : creates.of(parent.facts.id)) {
-        const Creation& ours = *entry->what;
-        if (ours.tag != theirs.tag || ours.ranks == theirs.ranks) continue;
-        const auto a = std::ranges::find_if(callers, [&](uint32_t rank) { return ours.index_of(rank) >= 0; });
-        const auto b = std::ranges::find_if(entry->calls, [&](const Creates::Call& call) {
-            return std::ranges::find(theirs.ranks, call.rank) != theirs.ranks.end() &&
-                   !opening.is_reserved(call.session, call.ticket);
-        });
-        if (a == callers.end() || b == entry->calls.end()) continue;
-        out =
-            parent.explained(lists_differ(parent.facts, ours.tag, {*a, theirs.ranks}, {b->rank, ours.ranks}));
-        ask_about(*entry);  // so the other node sees it, too
-        for (Creates::Call& call : entry->calls) end_create(call, *out);
-    }
-    return out;
+// What an attempt has is not ended by anybody but the attempt [Y12].
+bool Engine::Impl::waits(const Creates::Call& call) const {
+    return !call.ended_here && !opening.is_reserved(call.session, call.ticket);
 }
 
 void Engine::Impl::end_create(Creates::Call& call, const Error& error) {
@@ -76,91 +56,73 @@ void Engine::Impl::end_create(Creates::Call& call, const Error& error) {
     opening.end(call.session, call.ticket, error);
 }
 
-void Engine::Impl::on_late_create(Creates::Entry& entry) {
-    if (entry.pause == context.config.late_after) {
-        const Group* parent = find(entry.what->parent);
-        std::string here;
-        for (const Creates::Call& call : entry.calls)
-            here += (here.empty() ? "" : ", ") + std::to_string(call.rank);
-        context.ports.log.warn(parent ? parent->tenant() : nullptr, context.now, "create_late",
-                               {field("name", entry.what->name), field("parent", entry.what->parent),
-                                field("ranks_here", here), field("size", entry.what->ranks.size())});
-    }
-    ask_about(entry);
-    entry.pause = std::min(2 * entry.pause, context.config.ask_again_max);
-    entry.wake_at(context.now + entry.pause);
+// The rendezvous names ranks of the group that is not there; the caller knows those of the parent.
+Error Engine::Impl::created_error(const Opening::Answer& answer) const {
+    const auto [entry, rank] = creates.find_call(answer.session, answer.ticket);
+    if (entry == nullptr || entry->calls.at(rank).ended_here) return answer.error;
+    const int64_t missing = answer.error.rank;
+    std::string elsewhere;
+    if (missing >= 0 && missing < static_cast<int64_t>(entry->what->ranks.size()))
+        if (const auto at = entry->elsewhere.find(entry->what->ranks[static_cast<size_t>(missing)]);
+            at != entry->elsewhere.end())
+            elsewhere = at->second;
+    return of_parent(*entry->what, answer.error, elsewhere);
 }
 
-// States to the nodes of the other listed ranks which list was given here. Without room in a log it does
-// later [L8].
-void Engine::Impl::ask_about(const Creates::Entry& entry) {
-    Group* parent = find(entry.what->parent);
-    if (parent == nullptr || (parent->facts.features & feature_of_create_query) == 0) return;
-    const LocalRank* payer = parent->find_local(entry.calls.front().session, entry.calls.front().rank);
-    if (payer == nullptr) return;
-    wire::CreateQuery query{
-        entry.what->parent, parent->facts.epoch.value, entry.what->tag, entry.what->ranks, {}};
-    for (const Creates::Call& call : entry.calls) query.callers.push_back(call.rank);
-    const auto bytes = wire::encode(query);
-    std::set<uint32_t> nodes;
-    for (const uint32_t rank : entry.what->ranks) nodes.insert(parent->facts.layout.node_of(rank).value);
-    nodes.erase(parent->facts.self.value);
-    for (const uint32_t node : nodes) {
-        const link::PeerIndex peer = parent->facts.peers[node];
-        if (context.ports.peers.reserve(peer, payer->account, link::ControlLog::cost_of(bytes.size())))
-            context.ports.peers.append(peer, bytes, payer->account);
-    }
-}
+// ---- What leaves the parent, or ends it [Y12]: some calls in a turn [Y21] ----
 
-void Engine::Impl::on_create_query(const Group& group, NodeIndex from, const wire::CreateQuery& query) {
-    const auto is_theirs = [&](uint32_t rank) {
-        return rank < group.facts.size() && group.facts.layout.node_of(rank) == from;
-    };
-    // More than there are: a lie, and long to look through.
-    if (query.callers.size() > group.facts.layout.ranks_on(from).size() ||
-        query.ranks.size() > group.facts.size())
-        return;
-    if (std::ranges::all_of(query.callers, is_theirs)) end_different(group, query, query.callers);
-}
-
-// [Y12]
 void Engine::Impl::rank_left(const GroupId& id, uint32_t rank) {
     const Group* group = find(id);
-    for (Creates::Entry* entry : creates.of(id)) {
-        if (group == nullptr || entry->what->index_of(rank) < 0) continue;
-        const auto gone = group->departure_error(rank, true);
-        for (Creates::Call& call : entry->calls) {
-            if (call.rank == rank)
-                end_create(call, {Errc::closed, "the parent was left by this rank", -1, -1, {}});
-            else if (gone)
-                end_create(call, group->explained(*gone));
-        }
-    }
+    if (group == nullptr || !creates.any_of(id)) return;
+    auto gone = group->departure_error(rank, true);
+    if (gone) gone = group->explained(*gone);
+    Creates::Ending& end = ending_creates[id];
+    end.left.emplace(rank, std::move(gone));
+    end.tag = end.number = end.rank = 0;
 }
 
 void Engine::Impl::end_creates(const Group& parent, const Error& error) {
-    for (Creates::Entry* entry : creates.of(parent.facts.id))
-        for (Creates::Call& call : entry->calls) end_create(call, parent.explained(error));
+    if (!creates.any_of(parent.facts.id)) return;
+    Creates::Ending& end = ending_creates[parent.facts.id];
+    if (!end.all) end.all = parent.explained(error);
+    end.tag = end.number = end.rank = 0;
 }
 
-// The rendezvous names ranks of the group that is not there; the caller knows those of the parent.
-Error Engine::Impl::of_parent(const Creation& creation, Error error) {
-    const auto translate = [&](int64_t& rank) {
-        if (rank >= 0 && rank < static_cast<int64_t>(creation.ranks.size()))
-            rank = creation.ranks[static_cast<size_t>(rank)];
-    };
-    const bool incomplete = error.code == Errc::group_incomplete && error.rank >= 0;
-    if (incomplete && error.rank < static_cast<int64_t>(creation.members.size())) {
-        const auto& member = creation.members[static_cast<size_t>(error.rank)];
-        error.node = member.node.hex();
-        error.pid = member.pid;
-        error.text = "rank " + std::to_string(creation.ranks[static_cast<size_t>(error.rank)]) + " of " +
-                     creation.parent_name + " (node " + member.node.short_hex() + ", pid " +
-                     std::to_string(member.pid) + ") has not called: " + error.text;
+// Parents in turns, an entry of each.
+void Engine::Impl::end_some_creates() {
+    while (ends_left > 0 && !ending_creates.empty()) {
+        auto at = ending_creates.upper_bound(ending_served);
+        if (at == ending_creates.end()) at = ending_creates.begin();
+        ending_served = at->first;
+        if (!end_next_creates(at->first, at->second)) ending_creates.erase(at);
     }
-    translate(error.rank);
-    translate(error.other_rank);
-    return error;
+}
+
+// The calls with one list, or as many as there may be in this turn. False: there are no more.
+bool Engine::Impl::end_next_creates(const GroupId& parent, Creates::Ending& end) {
+    constexpr size_t ranks_per_end = 1024;  // looked at, which takes as long as an end
+    Creates::Entry* entry = creates.next(parent, end);
+    if (entry == nullptr) return false;
+    const Error* of_all = end.all ? &*end.all : nullptr;
+    for (const uint32_t rank : entry->what->ranks)
+        if (const auto left = end.left.find(rank); left != end.left.end() && left->second) {
+            of_all = &*left->second;
+            break;
+        }
+    ends_left -= std::min(ends_left, 1 + entry->what->ranks.size() / ranks_per_end);
+    static const Error own{Errc::closed, "the parent was left by this rank", -1, -1, {}};
+    for (auto at = entry->calls.lower_bound(end.rank); at != entry->calls.end(); ++at) {
+        end.rank = at->first;
+        if (at->second.ended_here) continue;
+        const Error* why = end.left.contains(at->first) ? &own : of_all;
+        if (why == nullptr) continue;
+        if (ends_left == 0) return true;
+        --ends_left;
+        end_create(at->second, *why);
+    }
+    ++end.number;
+    end.rank = 0;
+    return true;
 }
 
 }  // namespace nexar::engine

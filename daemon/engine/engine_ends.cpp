@@ -16,6 +16,7 @@ void Engine::Impl::end_some() {
         ends_left -= std::min(ends_left, group == nullptr ? size_t{1} : 1 + group->locals().size());
         if (group != nullptr) group->give_up(error);
     }
+    end_some_creates();
     while (ends_left > 0 && !ending.empty()) {
         const GroupId id = ending.front();
         ending.pop_front();

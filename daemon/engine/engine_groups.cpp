@@ -92,9 +92,8 @@ void Engine::Impl::report_not_made(const Opening::Formed& formed, const Error& w
 }
 
 void Engine::Impl::on_opening(const Opening::Answer& answer) {
-    const auto created = creates.remove(answer.session, answer.ticket);
-    const bool translate = created.what && !created.ended_here;
-    const Error error = translate ? of_parent(*created.what, answer.error) : answer.error;
+    const Error error = created_error(answer);
+    creates.remove(answer.session, answer.ticket);
     if (sessions.contains(answer.session))
         context.ports.clients.group_opened(answer.session, answer.ticket, fail(with_host(error)));
 }
@@ -117,7 +116,8 @@ void Engine::Impl::on_opening(const Opening::Formed& formed) {
     CreationRef creation;
     for (const auto& l : formed.locals) {
         local.push_back({l.rank, l.session, 0, false, {}, l.charge});
-        if (auto created = creates.remove(l.session, l.ticket); created.what) creation = created.what;
+        if (const auto* entry = creates.find_call(l.session, l.ticket).entry) creation = entry->what;
+        creates.remove(l.session, l.ticket);
     }
     const GroupId& id = formed.group.group;
     if (groups.contains(id) || finished.contains(id)) {  // that group is not affected
@@ -221,7 +221,7 @@ Result<void> Engine::Impl::make_group(const wire::GroupPrepare& prepare, std::ve
         facts.parent = creation->parent;
         facts.root = creation->root;
         facts.parent_name = creation->parent_name;
-        facts.root_ranks = creation->root_ranks;
+        facts.root_ranks = creation->root_ranks();
     }
     begin_group(std::move(facts), std::move(local));
     return {};

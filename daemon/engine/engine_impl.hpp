@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/creating.hpp"
+#include "engine/creates.hpp"
 #include "engine/early_messages.hpp"
 #include "engine/engine.hpp"
 #include "engine/finished_groups.hpp"
@@ -49,7 +49,9 @@ class Engine::Impl final : public GroupHost {
     }
     void remove_finished();
     // [G11]
-    bool has_ends() const { return !ending.empty() || !departing.empty() || !giving_up.empty(); }
+    bool has_ends() const {
+        return !ending.empty() || !departing.empty() || !giving_up.empty() || !ending_creates.empty();
+    }
     void refill_ends() { ends_left = context.config.ends_per_turn_max; }
     void end_some();
     void depart();
@@ -61,17 +63,25 @@ class Engine::Impl final : public GroupHost {
     Result<void> make_group(const wire::GroupPrepare& prepare, std::vector<LocalRank> local,
                             const rendezvous::ProofKey& secret, const Creation* creation = nullptr);
     // Groups from a list (engine_creates.cpp).
-    Result<void> create(const OpenRequest& request, const ChargeRef& charge);
+    Result<uint64_t> create(const OpenRequest& request, const ChargeRef& charge);
     Result<CreationRef> begin_creation(Group& parent, const LocalRank& local, const CreateRequest& wanted);
-    template <class Call>
-    std::optional<Error> end_different(const Group& parent, const Call& theirs,
-                                       const std::vector<uint32_t>& callers);
+    bool waits(const Creates::Call& call) const;
     void end_create(Creates::Call& call, const Error& error);
+    Error created_error(const Opening::Answer& answer) const;
     void end_creates(const Group& parent, const Error& error);
+    void end_some_creates();
+    bool end_next_creates(const GroupId& parent, Creates::Ending& end);
+    // Who waits for whom (engine_creates_asked.cpp).
+    std::optional<Error> end_differing_here(const Group& parent, const Creates::Wanted& call);
     void on_late_create(Creates::Entry& entry);
     void ask_about(const Creates::Entry& entry);
+    Creates::Entry* waits_elsewhere(const Group& group, const Creates::Wanted& call) const;
+    bool append_paid(const Group& group, collectives::NodeIndex to, const wire::Message& message,
+                     const Creates::Caller& payer);
     void on_create_query(const Group& group, collectives::NodeIndex from, const wire::CreateQuery& query);
-    static Error of_parent(const Creation& creation, Error error);
+    void on_create_answer(const Group& group, collectives::NodeIndex from, const wire::CreateAnswer& answer);
+    void end_differing(const Group& group, collectives::NodeIndex from, const wire::CreateAnswer& answer,
+                       Creates::Entry& entry, const std::vector<uint32_t>& ranks);
     Group& begin_group(GroupFacts facts, std::vector<LocalRank> local);
     static GroupInfo info_of(const GroupFacts& facts);
     bool awaits(link::PeerIndex from, const GroupId& group);
@@ -121,7 +131,9 @@ class Engine::Impl final : public GroupHost {
     Timers timers;
     Watch watch;
     Opening opening;
-    Creates creates;  // those of opening that have a list
+    Creates creates;                                    // those of opening that have a list
+    std::map<GroupId, Creates::Ending> ending_creates;  // by parent: what ends its creates [Y21]
+    GroupId ending_served;                              // the parent whose turn it was
     EarlyMessages early;
     FinishedGroups finished;           // removed groups
     std::map<Family, GroupId> coming;  // of collectives that make groups: their parents [Y5]

@@ -106,6 +106,8 @@ void Engine::Impl::dispatch(link::PeerIndex from, const wire::Message& message) 
                 if (!node) return;
                 if constexpr (std::is_same_v<M, wire::CreateQuery>) {
                     on_create_query(*group, *node, m);
+                } else if constexpr (std::is_same_v<M, wire::CreateAnswer>) {
+                    on_create_answer(*group, *node, m);
                 } else if constexpr (of_agreement<M>) {
                     if constexpr (std::is_same_v<M, wire::GroupDeparted>) watch.on_departed(from, m.group);
                     if (const Result<void> kept = group->on_agreement(*node, message); !kept)

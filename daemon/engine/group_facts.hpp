@@ -19,7 +19,7 @@ struct GroupFacts {
     GroupId id;
     GroupEpoch epoch;
     std::string name;
-    std::vector<wire::GroupMemberRecord> members;  // in rank order
+    SharedList<wire::GroupMemberRecord> members;  // in rank order
     collectives::Layout layout;
     collectives::NodeIndex self;
     std::vector<NodeId> nodes;           // by NodeIndex

@@ -58,14 +58,14 @@ rendezvous::Config config_of(const Context& context) {
 
 Opening::Opening(Context& context) : context_(context), machine_(config_of(context)) {}
 
-Result<void> Opening::open(const OpenRequest& request, ChargeRef charge, const Creation* creation) {
+Result<uint64_t> Opening::open(const OpenRequest& request, ChargeRef charge, const Creation* creation) {
     if (!creation && !context_.config.credentials)
         return fail(Errc::unsupported, "this daemon has no rendezvous");
     rendezvous::OpenSpec spec;
     spec.session = request.session;
     const rendezvous::Credentials credentials =
         creation ? creation->credentials : context_.config.credentials(request);
-    spec.listed = creation != nullptr;
+    if (creation) spec.parent_ranks = creation->ranks;
     spec.key = credentials.key;
     spec.local = !credentials.proof;
     spec.proof = credentials.proof.value_or(rendezvous::ProofKey{});
@@ -80,7 +80,7 @@ Result<void> Opening::open(const OpenRequest& request, ChargeRef charge, const C
     NEXAR_TRY(const wire::RequestId id, machine_.open(spec, context_.now));
     requests_by_number_[id.number] = {request.session, request.ticket, std::move(charge), credentials.proof};
     numbers_[{request.session, request.ticket}] = id.number;
-    return {};
+    return id.number;
 }
 
 // [L8] None: no message of the open leaves this node while its leader is this one.

@@ -43,7 +43,8 @@ class Opening {
     explicit Opening(Context& context);
 
     // `charge`: for a group. `creation`: of an open that is a create, or null.
-    Result<void> open(const OpenRequest& request, ChargeRef charge, const Creation* creation = nullptr);
+    // Its number: no other open of this node ever has it.
+    Result<uint64_t> open(const OpenRequest& request, ChargeRef charge, const Creation* creation = nullptr);
     // [R37] It fails with this error, at once or when its attempt is aborted.
     void end(SessionId session, uint64_t ticket, const Error& error);
     bool is_reserved(SessionId session, uint64_t ticket) const;

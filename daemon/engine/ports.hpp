@@ -151,8 +151,8 @@ struct Outcome {
 // A group of some ranks of a group (docs/protocol/children.md [Y9]).
 struct CreateRequest {
     GroupId parent;
-    uint32_t rank = 0;            // of the parent: that calls
-    std::vector<uint32_t> ranks;  // of the parent, in the new group's order
+    uint32_t rank = 0;           // of the parent: that calls
+    SharedList<uint32_t> ranks;  // of the parent, in the new group's order
     uint64_t tag = 0;
 };
 

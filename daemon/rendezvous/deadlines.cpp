@@ -85,7 +85,8 @@ void Rendezvous::on_deadline(Own& own, Time now) {
 // It counts for so long as a node pays for one [R24]: opens that expire one soon after the other, each with a
 // walk through all opens of its key, would take all the time that there is.
 void Rendezvous::report(Muster& muster, const Own& own, const wire::GroupStatus& status, Time now) {
-    muster.roll = roll_call(own.open, status, [this](const NodeId& n) { return name_of(n); });
+    muster.roll =
+        roll_call(own.open, own.parent_ranks, status, [this](const NodeId& n) { return name_of(n); });
     muster.reported_at = now;
     muster.fresh_until = now + pay_of(status);
 }
@@ -137,7 +138,7 @@ void Rendezvous::leave_question(const Own& own) {
 void Rendezvous::expire(Own& own, const RollCall* roll) {
     const wire::RequestId request = own.open.id;
     Error error = group_incomplete({own.open, own.local, own.timeout, own.trouble,
-                                    !config_.in_cluster || config_.in_cluster(), apart(), own.with_list},
+                                    !config_.in_cluster || config_.in_cluster(), apart(), own.parent_ranks},
                                    roll, [this](const NodeId& n) { return name_of(n); });
     send(own.listed, wire::GroupWithdraw{request, own.open.key, false, true}, own.payer);
     leave_second(own, true);

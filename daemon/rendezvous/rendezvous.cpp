@@ -93,7 +93,7 @@ Result<wire::RequestId> Rendezvous::open(const OpenSpec& spec, Time now) {
     own.local = spec.local;
     own.proof = spec.proof;
     own.payer = spec.payer;
-    own.with_list = spec.listed;
+    own.parent_ranks = spec.parent_ranks;
     own.timeout = std::clamp(spec.timeout, Duration{1}, config_.timeout_max);
     own.since = now;
     own.free_since = now;

@@ -91,7 +91,8 @@ struct OpenSpec {
     PayerRef payer{};  // or none
     // TenantName::mark(); 0: not known. Openers' opens are listed again in turns [R26].
     uint64_t opener_mark = 0;
-    bool listed = false;  // all its ranks are known: a group from a list of ranks [Y9]
+    // Of a group from a list: its ranks, as ranks of the parent [Y9]; empty: of any other group.
+    SharedList<uint32_t> parent_ranks{};
 };
 
 // Actions for the owner.
@@ -180,18 +181,18 @@ class Rendezvous {
         NodeId second;     // the other leader that it is listed with; zero: none [R36]
         Duration timeout;  // as requested, for the error's text
         Time deadline;
-        Time since;                       // when it was opened
-        Time free_since;                  // since when it is in no attempt
-        Time status_until = never;        // waits for the leader's GroupStatus until then [R11]
-        std::optional<GroupId> reserved;  // the attempt that it is prepared in
-        bool withdrawn = false;           // its process ended while it was reserved [R12]
-        std::optional<Error> ending;      // the owner's, when its attempt is aborted [R37]
-        bool with_list = false;           // OpenSpec::listed
-        Time list_at = never;             // it is not listed until then [R20]
-        Time due_at = never;              // where it is in due_
-        ProofKey proof{};                 // not of a local one
-        std::string trouble;              // why the last attempt was aborted; empty: none was
-        PayerRef payer;                   // of all messages about it
+        Time since;                         // when it was opened
+        Time free_since;                    // since when it is in no attempt
+        Time status_until = never;          // waits for the leader's GroupStatus until then [R11]
+        std::optional<GroupId> reserved;    // the attempt that it is prepared in
+        bool withdrawn = false;             // its process ended while it was reserved [R12]
+        std::optional<Error> ending;        // the owner's, when its attempt is aborted [R37]
+        SharedList<uint32_t> parent_ranks;  // OpenSpec::parent_ranks
+        Time list_at = never;               // it is not listed until then [R20]
+        Time due_at = never;                // where it is in due_
+        ProofKey proof{};                   // not of a local one
+        std::string trouble;                // why the last attempt was aborted; empty: none was
+        PayerRef payer;                     // of all messages about it
     };
     struct Reservation {
         wire::GroupPrepare prepare;

@@ -29,7 +29,7 @@ std::string span_text(Duration span) {
 
 std::string advice(const Unfilled& unfilled) {
     const bool local = unfilled.local;
-    if (unfilled.with_list)
+    if (!unfilled.parent_ranks.empty())
         return "Did they all call nexar_group_create, with this list of ranks and this tag? To wait longer: "
                "timeout_ms";
     return std::string("Were all started, and do they give this name, size") +
@@ -41,7 +41,7 @@ std::string advice(const Unfilled& unfilled) {
 // What the opens that came let suppose.
 std::string hint(const Unfilled& unfilled, const RollCall& roll,
                  const std::function<std::string(const NodeId&)>& name_of) {
-    if (unfilled.with_list) return "";
+    if (!unfilled.parent_ranks.empty()) return "";
     if (roll.others > 0 && !unfilled.local)
         return std::to_string(roll.others) + (roll.others == 1 ? " other waits" : " others wait") +
                " for this name with another job_secret, or without one. ";
@@ -60,7 +60,8 @@ std::string hint(const Unfilled& unfilled, const RollCall& roll,
 
 }  // namespace
 
-RollCall roll_call(const wire::GroupOpen& open, const wire::GroupStatus& status,
+RollCall roll_call(const wire::GroupOpen& open, const SharedList<uint32_t>& parent_ranks,
+                   const wire::GroupStatus& status,
                    const std::function<std::string(const NodeId&)>& name_of) {
     RollCall out;
     out.came_count = status.present.size();
@@ -68,18 +69,21 @@ RollCall roll_call(const wire::GroupOpen& open, const wire::GroupStatus& status,
     out.alone = true;
     std::vector<bool> there(open.size);
     Items came, missing;
+    const auto text_of = [&parent_ranks](uint32_t rank) {
+        return "rank " + std::to_string(rank < parent_ranks.size() ? parent_ranks[rank] : rank);
+    };
     for (const wire::GroupMemberRecord& member : status.present) {
         const bool has_rank = member.rank < open.size;
         if (has_rank) there[member.rank] = true;
         out.automatic |= !has_rank;
         out.alone &= member.node == open.id.origin;
         came.add([&] {
-            return (has_rank ? "rank " + std::to_string(member.rank) : "automatic rank") + " (pid " +
+            return (has_rank ? text_of(member.rank) : "automatic rank") + " (pid " +
                    std::to_string(member.pid) + " on node " + name_of(member.node) + ")";
         });
     }
     for (uint32_t rank = 0; rank < open.size; ++rank)
-        if (!there[rank]) missing.add([&] { return "rank " + std::to_string(rank); });
+        if (!there[rank]) missing.add([&] { return text_of(rank); });
     if (!out.automatic && missing.count > 0)
         out.first_missing = std::ranges::find(there, false) - there.begin();
     out.came = came.list();
@@ -92,7 +96,8 @@ Error group_incomplete(const Unfilled& unfilled, const RollCall* roll,
                        const std::function<std::string(const NodeId&)>& name_of) {
     const wire::GroupOpen& open = unfilled.open;
     Error error{Errc::group_incomplete,
-                "group \"" + open.name + "\" of " + std::to_string(open.size) + " after " +
+                "group \"" + open.name + "\" of " + std::to_string(open.size) +
+                    (unfilled.parent_ranks.empty() ? "" : " (ranks are the parent's)") + " after " +
                     span_text(unfilled.waited) + ": ",
                 -1,
                 -1,

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "core/result.hpp"
+#include "core/shared_list.hpp"
 #include "core/time.hpp"
 #include "wire/messages.hpp"
 
@@ -13,12 +14,12 @@ namespace nexar::rendezvous {
 
 struct Unfilled {
     const wire::GroupOpen& open;
-    bool local;                         // without a job_secret
-    Duration waited;                    // the open's time-out
-    std::string trouble;                // why the last attempt was aborted; empty: none was
-    bool in_cluster;                    // this node; otherwise no other node's rank can come
-    std::pair<NodeId, NodeId> apart{};  // leaders that do not reach each other [R36]; zero: none
-    bool with_list = false;             // nexar_group_create: its ranks are known, and so is who is missing
+    bool local;                           // without a job_secret
+    Duration waited;                      // the open's time-out
+    std::string trouble;                  // why the last attempt was aborted; empty: none was
+    bool in_cluster;                      // this node; otherwise no other node's rank can come
+    std::pair<NodeId, NodeId> apart{};    // leaders that do not reach each other [R36]; zero: none
+    SharedList<uint32_t> parent_ranks{};  // of a group from a list: who is missing is known; empty: any other
 };
 
 // Who came to a group, of a leader's report: what the texts of all its opens say of it. It is as short as a
@@ -31,9 +32,9 @@ struct RollCall {
     bool alone = false;      // all that came are of the open's node
     uint32_t others = 0;     // opens of this name with another key
 };
-// `open`: one of this node.
-RollCall roll_call(const wire::GroupOpen& open, const wire::GroupStatus& status,
-                   const std::function<std::string(const NodeId&)>& name_of);
+// `open`: one of this node. `parent_ranks`: what the texts call its ranks; empty: as they are.
+RollCall roll_call(const wire::GroupOpen& open, const SharedList<uint32_t>& parent_ranks,
+                   const wire::GroupStatus& status, const std::function<std::string(const NodeId&)>& name_of);
 
 // The text names the arrived and the missing ranks [R11]. `roll`: of the leader's report; null: it did not
 // answer.

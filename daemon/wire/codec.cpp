@@ -88,7 +88,8 @@ namespace s = schema;
     X(GroupEnd, GROUP_END) \
     X(GroupDeparted, GROUP_DEPARTED) \
     X(GroupLeader, GROUP_LEADER) \
-    X(CreateQuery, CREATE_QUERY)
+    X(CreateQuery, CREATE_QUERY) \
+    X(CreateAnswer, CREATE_ANSWER)
 // clang-format on
 
 struct Filler {

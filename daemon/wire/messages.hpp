@@ -150,14 +150,33 @@ struct GroupUnlisted {
 struct GroupLeader {
     NodeId leader;
 };
-// To the nodes of the listed ranks of a create that waits: these ranks of the sender have called with this
-// list. A rank of the receiver that has given another one waits for them, as they do for it [Y13].
+// A call of a create: the rank of the parent, and the number of the call, which its node gives to no other
+// one.
+struct CreateCall {
+    uint32_t rank = 0;
+    uint64_t number = 0;
+    bool operator==(const CreateCall&) const = default;
+};
+// To the nodes of the listed ranks of a create that waits: these calls of the sender have this list. It asks
+// only, and ends nothing [Y18].
 struct CreateQuery {
     GroupId group;  // the parent
     uint32_t epoch = 0;
     uint64_t tag = 0;
-    std::vector<uint32_t> ranks;    // of the parent
-    std::vector<uint32_t> callers;  // the same
+    std::vector<uint32_t> ranks;  // of the parent
+    std::vector<CreateCall> callers;
+};
+// To a node that has asked: ranks that it waits for wait in another create. Or, with `ended`: these calls of
+// the sender have ended with MISMATCH, because those of the receiver waited at the same time.
+struct CreateAnswer {
+    GroupId group;  // the parent
+    uint32_t epoch = 0;
+    uint64_t tag = 0;               // of the calls that this is about:
+    std::vector<CreateCall> calls;  // of the receiver
+    uint64_t other_tag = 0;
+    std::vector<uint32_t> ranks;      // of the parent: the list of
+    std::vector<CreateCall> callers;  // calls of the sender
+    bool ended = false;
 };
 // From the leader, on request of an opener at its deadline: the present members, so that the error names the
 // missing ranks.
@@ -337,7 +356,7 @@ using Message =
                  RankGone, SuspicionReport, OpAbort, OpAnnounce, ArrivalQuery, ArrivalReply, MessageOffer,
                  MessageWithdraw, MessageRefused, GroupQuery, RenewalRequest, RenewalReply, MessageCredit,
                  GroupUnlisted, GroupFailed, GroupFreeze, GroupReport, GroupCut, GroupAccepted, GroupEnd,
-                 GroupDeparted, GroupLeader, CreateQuery>;
+                 GroupDeparted, GroupLeader, CreateQuery, CreateAnswer>;
 
 // Part of the control log (docs/protocol/control_log.md). The others are about one connection or one moment:
 // an old one that came over the next connection would be wrong.

@@ -234,9 +234,10 @@ engine::GroupFacts some_parent() {
     out.id = {1, 2, 3};
     out.epoch = GroupEpoch(1);
     out.name = "p";
+    std::vector<wire::GroupMemberRecord> members;
     for (uint32_t rank = 0; rank < 4; ++rank)
-        out.members.push_back(
-            {{}, NodeId{{static_cast<uint8_t>(1 + rank % 2)}}, rank, 10 + rank, {}, ~0u, {}});
+        members.push_back({{}, NodeId{{static_cast<uint8_t>(1 + rank % 2)}}, rank, 10 + rank, {}, ~0u, {}});
+    out.members = std::move(members);
     out.layout = collectives::Layout(std::vector<uint32_t>{0, 1, 0, 1});
     out.nodes = {NodeId{{1}}, NodeId{{2}}};
     out.hosts = {"a", "b"};

@@ -229,6 +229,11 @@ TEST_CASE("[Y12] a create ends at its deadline with the ranks that have not call
         REQUIRE(error.node == cluster.hosts[2]->id.hex());
         REQUIRE(error.text.starts_with("rank 2 of g"));
         REQUIRE(error.text.find("has not called: group \"g") != std::string::npos);
+        // [Y20] The parent's numbers throughout.
+        REQUIRE(error.text.find("of 3 (ranks are the parent's) after 5 s: missing: rank 2.") !=
+                std::string::npos);
+        REQUIRE(error.text.find("2 came: rank 3 (pid 1003 ") != std::string::npos);
+        REQUIRE(error.text.find(", rank 0 (pid 1000 ") != std::string::npos);
         REQUIRE(error.text.find("Did they all call nexar_group_create") != std::string::npos);
         REQUIRE(error.text.find("job_secret") == std::string::npos);
     }
@@ -338,30 +343,55 @@ TEST_CASE("[Y12] who frees the parent as soon as it has the group takes it away 
     }
 }
 
-TEST_CASE("[Y13] a node states lists of its own ranks only, and ends only calls that wait for them") {
+TEST_CASE("[Y13] [Y18] a node speaks of its own ranks only, and ends only calls that it names") {
     Cluster cluster(14, shape_of(3));
     const SimGroup parent = cluster.make_group({0, 1, 2});
+    uint64_t number = 0;
+    cluster.hosts[1]->table = [&](link::PeerIndex, const wire::Message& message) {
+        if (const auto* query = std::get_if<wire::CreateQuery>(&message))
+            if (query->tag == 0) number = query->callers.at(0).number;
+        return false;
+    };
     Creation creation(cluster, parent, {0, 1}), all(cluster, parent, {0, 1, 2}, 5);
     REQUIRE(creation.start(0));
     REQUIRE(all.start(0));
-    cluster.run_for(10ms);
-    const auto deliver = [&](uint32_t from, wire::CreateQuery query) {
-        query.group = parent.id;
-        cluster.hosts[0]->engine->on_message(cluster.clock.now(), link::PeerIndex(from), query);
+    cluster.run_for(1100ms);
+    REQUIRE(number != 0);
+    const auto deliver = [&](uint32_t from, auto message) {
+        message.group = parent.id;
+        cluster.hosts[0]->engine->on_message(cluster.clock.now(), link::PeerIndex(from), message);
         cluster.hosts[0]->after_input();
         cluster.run_for(50ms);
     };
-    // Node 2 speaks for node 1's rank; for its own, which this create does not wait for; with another tag,
-    // epoch or group; and of ranks that there are not.
-    deliver(2, {{}, 1, 0, {1, 0}, {1}});
-    deliver(2, {{}, 1, 0, {2, 0}, {2}});
-    deliver(1, {{}, 1, 3, {1, 0}, {1}});
-    deliver(1, {{}, 2, 0, {1, 0}, {1}});
-    deliver(1, {{}, 1, 0, {1, 0}, {70, 1}});
-    deliver(1, {{}, 1, 0, {1, 900}, {1}});
+    // A question ends nothing.
+    deliver(1, wire::CreateQuery{{}, 1, 0, {1, 0}, {{1, 9}}});
+    deliver(2, wire::CreateQuery{{}, 1, 0, {1, 0}, {{1, 9}}});
+    deliver(1, wire::CreateQuery{{}, 1, 0, {1, 900}, {{70, 9}, {1, 9}}});
+    for (const bool ended : {false, true}) {
+        CAPTURE(ended);
+        const auto answer = [&](uint32_t from, uint32_t epoch, uint64_t tag, wire::CreateCall call,
+                                uint64_t other_tag, Ranks ranks, std::vector<wire::CreateCall> callers) {
+            deliver(from, wire::CreateAnswer{{}, epoch, tag, {call}, other_tag, ranks, callers, ended});
+        };
+        // Node 2 speaks for node 1's rank; for its own, which this create does not wait for; with another
+        // tag, epoch, call or list; of ranks that there are not, and of none.
+        answer(2, 1, 0, {0, number}, 0, {1, 0}, {{1, 9}});
+        answer(2, 1, 0, {0, number}, 0, {2, 0}, {{2, 9}});
+        answer(1, 1, 3, {0, number}, 3, {1, 0}, {{1, 9}});
+        answer(1, 2, 0, {0, number}, 0, {1, 0}, {{1, 9}});
+        answer(1, 1, 0, {0, number + 1}, 0, {1, 0}, {{1, 9}});
+        answer(1, 1, 0, {0, number - 1}, 0, {1, 0}, {{1, 9}});
+        answer(1, 1, 5, {0, number}, 5, {1, 0}, {{1, 9}});
+        answer(1, 1, 0, {1, number}, 0, {1, 0}, {{1, 9}});
+        answer(1, 1, 0, {0, number}, 0, {0, 1}, {{1, 9}});
+        answer(1, 1, 0, {0, number}, 0, {1, 2}, {{1, 9}});
+        answer(1, 1, 0, {0, number}, 0, {1, 0}, {{70, 9}, {1, 9}});
+        answer(1, 1, 0, {0, number}, 0, {1, 0, 2, 3, 4}, {{1, 9}});
+        answer(1, 1, 0, {0, number}, 0, {1, 0}, {});
+    }
     REQUIRE(creation.answer(0) == nullptr);
-    // What it may say: node 1's rank has given another list. It ends that create, and no other.
-    deliver(1, {{}, 1, 0, {1, 0, 900}, {1}});
+    // What it may say: node 1's rank waits with another list. It ends that call, and no other.
+    deliver(1, wire::CreateAnswer{{}, 1, 0, {{0, number}}, 0, {1, 0, 900}, {{1, 9}}, false});
     REQUIRE(creation.error(0).code == Errc::mismatch);
     REQUIRE(all.answer(0) == nullptr);
     REQUIRE(all.start(1));
@@ -375,7 +405,7 @@ TEST_CASE("[Y10] the key and the proof are of the parent's secret, its epoch, th
     parent.id = {1, 2, 3};
     parent.epoch = GroupEpoch(1);
     parent.secret = engine::secret_of(parent.id, rendezvous::ProofKey{}, port);
-    parent.members.resize(3);
+    parent.members = std::vector<wire::GroupMemberRecord>(3);
     parent.layout = collectives::Layout(std::vector<uint32_t>{0, 1, 0});
     parent.self = collectives::NodeIndex(0);
     const auto made = [&](const engine::GroupFacts& facts, Ranks ranks, uint64_t tag) {
@@ -404,18 +434,20 @@ TEST_CASE(
     engine::Creation creation;
     creation.parent_name = "train";
     creation.ranks = {4, 2};
-    creation.members = {{{}, NodeId{{1}}, 4, 40, {1, 1}, 0, {}}, {{}, NodeId{{2}}, 2, 20, {1, 2}, 0, {}}};
+    const std::vector<wire::GroupMemberRecord> records{{{}, NodeId{{1}}, 4, 40, {1, 1}, 0, {}},
+                                                      {{}, NodeId{{2}}, 2, 20, {1, 2}, 0, {}}};
+    creation.parent_members = {{}, {}, records[1], {}, records[0]};
     wire::GroupPrepare prepare;
-    prepare.members = creation.members;
+    prepare.members = records;
     REQUIRE_FALSE(engine::contradiction(creation, prepare));
     prepare.members[1].pid = 21;
     REQUIRE(engine::contradiction(creation, prepare)->code == Errc::protocol_error);
     REQUIRE(engine::contradiction(creation, prepare)->rank == 2);
     REQUIRE(engine::contradiction(creation, prepare)->text.starts_with("pid 21 on node 0200"));
-    prepare.members = creation.members;
+    prepare.members = records;
     prepare.members[0].node = NodeId{{2}};
     REQUIRE(engine::contradiction(creation, prepare)->rank == 4);
-    prepare.members = creation.members;
+    prepare.members = records;
     prepare.members[0].incarnation = {2, 9};
     REQUIRE(engine::contradiction(creation, prepare)->rank == 4);
 

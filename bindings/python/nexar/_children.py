@@ -71,7 +71,9 @@ class Children(Calls):
 
     def create(self, ranks: Sequence[int], tag: int = 0, **given: Any) -> Group:
         """A child of these ranks, in the order of the list. Only they call, each with the same list, in any thread; it has
-        no place in this group's order, and takes no match_id. Creates that run at the same time have tags of their own."""
+        no place in this group's order, and takes no match_id. Creates that run at the same time have tags of their own. After
+        a cancel or a timeout the other ranks wait on: a call again with the same list and tag can complete their first call,
+        so a program that does not know what the others have got uses a new tag."""
         return self.__create(ranks, tag, hidden=True, **given)._finish()  # type: ignore[no-any-return]
 
     def create_start(self, ranks: Sequence[int], tag: int = 0, *, user_data: int = 0, **given: Any) -> Request:

@@ -25,13 +25,15 @@ inline GroupFacts facts_of(const std::vector<uint32_t>& placement, uint32_t self
         facts.hosts.emplace_back();
         facts.peers.emplace_back(node);
     }
+    std::vector<wire::GroupMemberRecord> members;
     for (uint32_t rank = 0; rank < placement.size(); ++rank) {
         wire::GroupMemberRecord member;
         member.node = facts.nodes[facts.layout.node_of(rank).value];
         member.rank = rank;
         member.pid = 100 + rank;
-        facts.members.push_back(member);
+        members.push_back(member);
     }
+    facts.members = std::move(members);
     facts.timeouts = {Duration{30'000'000'000}, Duration{20'000'000'000}, Duration{0}};
     return facts;
 }

@@ -58,6 +58,7 @@ struct Same {
     NEXAR_SAME(GroupUnlisted, f1)
     NEXAR_SAME(GroupLeader, f1)
     NEXAR_SAME(CreateQuery, f1, f2, f3, f4, f5)
+    NEXAR_SAME(CreateAnswer, f1, f2, f3, f4, f5, f6, f7, f8)
     NEXAR_SAME(RenewalRequest, f1)
     NEXAR_SAME(RenewalReply, f1, f2, f3)
     NEXAR_SAME(GroupRefused, f1, f2, f3)

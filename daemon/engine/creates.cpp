@@ -1,0 +1,83 @@
+// See creates.hpp.
+#include "engine/creates.hpp"
+
+#include <algorithm>
+
+namespace nexar::engine {
+
+void Creates::Entry::note_elsewhere(uint32_t rank, uint64_t tag, std::span<const uint32_t> ranks) {
+    if (elsewhere.size() >= elsewhere_max && !elsewhere.contains(rank)) return;
+    elsewhere[rank] = "of the ranks " + text_of_list(ranks) + " with tag " + std::to_string(tag);
+}
+
+Creates::Entry* Creates::find(const GroupId& parent, uint64_t tag, std::span<const uint32_t> ranks) const {
+    for (const auto& entry : with_tag(parent, tag))
+        if (std::ranges::equal(entry->what->ranks, ranks)) return entry.get();
+    return nullptr;
+}
+
+Creates::Entry* Creates::of_rank(const GroupId& parent, uint32_t rank, uint64_t tag) const {
+    const auto at = by_rank_.find({parent, rank, tag});
+    return at == by_rank_.end() ? nullptr : at->second;
+}
+
+Creates::Found Creates::find_call(SessionId session, uint64_t ticket) const {
+    const auto at = by_call_.find({session, ticket});
+    return at == by_call_.end() ? Found{} : Found{at->second.entry->second.get(), at->second.rank};
+}
+
+Creates::Entry* Creates::next(const GroupId& parent, Ending& ending) const {
+    const auto at = entries_.lower_bound({parent, ending.tag, ending.number});
+    if (at == entries_.end() || std::get<GroupId>(at->first) != parent) return nullptr;
+    const auto& [of, tag, number] = at->first;
+    if (tag != ending.tag || number != ending.number) ending.rank = 0;
+    ending.tag = tag;
+    ending.number = number;
+    return at->second.get();
+}
+
+bool Creates::any_of(const GroupId& parent) const {
+    const auto at = entries_.lower_bound({parent, 0, 0});
+    return at != entries_.end() && std::get<GroupId>(at->first) == parent;
+}
+
+Creates::Entry& Creates::add(const CreationRef& creation, uint32_t rank, const Call& call, uint64_t user,
+                             ChargeRef charge) {
+    const auto range =
+        std::ranges::subrange(entries_.lower_bound({creation->parent, creation->tag, 0}),
+                              entries_.upper_bound({creation->parent, creation->tag, UINT64_MAX}));
+    auto at =
+        std::ranges::find_if(range, [&creation](const auto& each) { return each.second->what == creation; });
+    if (at == range.end())
+        at = entries_
+                 .emplace(Key{creation->parent, creation->tag, ++last_},
+                          std::make_unique<Entry>(*this, timers_, user, creation, std::move(charge)))
+                 .first;
+    Entry& entry = *at->second;
+    entry.calls.emplace(rank, call);
+    by_call_[{call.session, call.ticket}] = {at, rank};
+    by_rank_[{creation->parent, rank, creation->tag}] = &entry;
+    return entry;
+}
+
+bool Creates::remove(SessionId session, uint64_t ticket) {
+    const auto at = by_call_.find({session, ticket});
+    if (at == by_call_.end()) return false;
+    remove(at);
+    return true;
+}
+
+void Creates::remove(ByCall::iterator at) {
+    const auto [entry, rank] = at->second;
+    by_call_.erase(at);
+    by_rank_.erase({std::get<GroupId>(entry->first), rank, std::get<1>(entry->first)});
+    entry->second->calls.erase(rank);
+    if (entry->second->calls.empty()) entries_.erase(entry);
+}
+
+void Creates::remove_session(SessionId session) {
+    for (auto at = by_call_.lower_bound({session, 0}); at != by_call_.end() && at->first.first == session;)
+        remove(at++);
+}
+
+}  // namespace nexar::engine

@@ -1,0 +1,112 @@
+// Creates: the calls of this node that wait for a group from a list of ranks (docs/protocol/children.md,
+// "Groups from a list").
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <ranges>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "core/tenant.hpp"
+#include "engine/creating.hpp"
+#include "engine/timers.hpp"
+
+namespace nexar::engine {
+
+class Creates {
+  public:
+    struct Call {
+        SessionId session;
+        uint64_t ticket = 0;
+        uint64_t number = 0;      // of its open
+        bool ended_here = false;  // with an error of the engine's, not the rendezvous's
+    };
+    using Calls = std::map<uint32_t, Call>;  // by rank of the parent
+    using Caller = Calls::value_type;
+    struct Wanted {  // a call that is there, or begins
+        uint32_t rank;
+        uint64_t tag;
+        std::span<const uint32_t> ranks;
+    };
+    struct Entry final : Alarm {  // the calls with one list and tag; at least one
+        Entry(Creates& owner, Timers& timers, uint64_t user, CreationRef creation, ChargeRef charge)
+            : Alarm(timers, user), what(std::move(creation)), list(std::move(charge)), owner_(owner) {}
+        void on_time() override { owner_.late_(*this); }
+        void note_elsewhere(uint32_t rank, uint64_t tag, std::span<const uint32_t> ranks);
+        const CreationRef what;
+        const ChargeRef list;  // of the bytes of its ranks [Y22]
+        Calls calls;
+        Duration pause{};      // until the other nodes are asked again
+        Time asks_at = never;  // when they are; never: the alarm has fired
+        // [Y20] By rank of the parent: the create that it waited in, as an error says it.
+        std::map<uint32_t, std::string> elsewhere;
+        static constexpr size_t elsewhere_max = 16;
+
+      private:
+        Creates& owner_;
+    };
+    // What ends the calls of one parent, some in a turn [Y21].
+    struct Ending {
+        // Ranks that have left the parent, with the error of the calls that list them; none: only their own
+        // calls end.
+        std::map<uint32_t, std::optional<Error>> left;
+        std::optional<Error> all;  // the parent has ended
+        // The next call to look at. What begins later is refused, or not concerned.
+        uint64_t tag = 0, number = 0;
+        uint32_t rank = 0;
+    };
+
+    // `late`: called when an entry's alarm is due.
+    Creates(Timers& timers, std::function<void(Entry&)> late) : timers_(timers), late_(std::move(late)) {}
+
+    Entry* find(const GroupId& parent, uint64_t tag, std::span<const uint32_t> ranks) const;
+    Entry* of_rank(const GroupId& parent, uint32_t rank, uint64_t tag) const;  // null: it has no such call
+    struct Found {
+        Entry* entry = nullptr;  // null: it is no call of a create
+        uint32_t rank = 0;
+    };
+    Found find_call(SessionId session, uint64_t ticket) const;
+    // The entries with a tag: at most one for each rank of the parent here.
+    auto with_tag(const GroupId& parent, uint64_t tag) const {
+        return std::ranges::subrange(entries_.lower_bound({parent, tag, 0}),
+                                     entries_.upper_bound({parent, tag, UINT64_MAX})) |
+               std::views::values;
+    }
+    // The creates that a rank waits in, by tag.
+    auto all_of_rank(const GroupId& parent, uint32_t rank) const {
+        return std::ranges::subrange(by_rank_.lower_bound({parent, rank, 0}),
+                                     by_rank_.upper_bound({parent, rank, UINT64_MAX})) |
+               std::views::values;
+    }
+    // From where the ending is; null: no more. The ending's place moves there.
+    Entry* next(const GroupId& parent, Ending& ending) const;
+    bool any_of(const GroupId& parent) const;
+
+    // `charge`: of the list; used if there is no entry of it yet.
+    Entry& add(const CreationRef& creation, uint32_t rank, const Call& call, uint64_t user, ChargeRef charge);
+    bool remove(SessionId session, uint64_t ticket);  // false: there was none
+    void remove_session(SessionId session);
+    size_t size() const { return by_call_.size(); }
+
+  private:
+    using Key = std::tuple<GroupId, uint64_t, uint64_t>;  // parent, tag, number of the entry
+    struct Place {
+        std::map<Key, std::unique_ptr<Entry>>::iterator entry;
+        uint32_t rank = 0;
+    };
+    using ByCall = std::map<std::pair<SessionId, uint64_t>, Place>;
+    void remove(ByCall::iterator at);
+
+    Timers& timers_;
+    std::function<void(Entry&)> late_;
+    std::map<Key, std::unique_ptr<Entry>> entries_;
+    ByCall by_call_;                                                     // by session and ticket
+    std::map<std::tuple<GroupId, uint32_t, uint64_t>, Entry*> by_rank_;  // by parent, its rank, and tag
+    uint64_t last_ = 0;                                                  // the number of the newest entry
+};
+
+}  // namespace nexar::engine

@@ -1,0 +1,208 @@
+// What nodes ask each other about creates that wait: lists that differ, and what a missing rank waits in
+// (docs/protocol/children.md [Y13], [Y18]-[Y20]). See engine_impl.hpp.
+#include <algorithm>
+#include <set>
+
+#include "core/features.hpp"
+#include "engine/engine_impl.hpp"
+#include "wire/codec.hpp"
+
+namespace nexar::engine {
+
+using collectives::NodeIndex;
+
+namespace {
+
+// Of a node's own ranks, and no more than it has: longer ones are a lie, and long to look through.
+bool are_of(const GroupFacts& facts, NodeIndex node, const std::vector<wire::CreateCall>& calls) {
+    return calls.size() <= facts.layout.ranks_on(node).size() &&
+           std::ranges::all_of(calls, [&](const wire::CreateCall& call) {
+               return call.rank < facts.size() && facts.layout.node_of(call.rank) == node;
+           });
+}
+
+bool lists_one_of(const Creation& creation, const std::vector<wire::CreateCall>& calls) {
+    return std::ranges::any_of(
+        calls, [&](const wire::CreateCall& call) { return creation.index_of(call.rank) >= 0; });
+}
+
+}  // namespace
+
+// [Y13] On one node both calls are known: those that differ from this one end at once.
+std::optional<Error> Engine::Impl::end_differing_here(const Group& parent, const Creates::Wanted& wanted) {
+    std::optional<Error> out;
+    for (const auto& entry : creates.with_tag(parent.facts.id, wanted.tag)) {
+        const Creation& other = *entry->what;
+        if (other.index_of(wanted.rank) < 0 || std::ranges::equal(other.ranks, wanted.ranks)) continue;
+        const Listed listed(wanted.ranks, parent.facts.size());
+        for (auto& [rank, call] : entry->calls) {
+            if (!listed.has(rank) || !waits(call)) continue;
+            out = parent.explained(
+                lists_differ(parent.facts, wanted.tag, {wanted.rank, wanted.ranks}, {rank, other.ranks}));
+            end_create(call, *out);
+        }
+    }
+    return out;
+}
+
+void Engine::Impl::on_late_create(Creates::Entry& entry) {
+    const Group* parent = find(entry.what->parent);
+    if (entry.pause == context.config.late_after) {
+        std::string here;
+        for (const auto& [rank, call] : entry.calls)
+            here += (here.empty() ? "" : ", ") + std::to_string(rank);
+        context.ports.log.warn(parent ? parent->tenant() : nullptr, context.now, "create_late",
+                               {field("name", entry.what->name), field("parent", entry.what->parent),
+                                field("ranks_here", here), field("size", entry.what->ranks.size())});
+    }
+    entry.pause = std::min(2 * entry.pause, context.config.ask_again_max);
+    entry.asks_at = context.now + entry.pause;
+    entry.wake_at(entry.asks_at);
+    if (parent == nullptr || parent->failed()) return;
+    for (auto& [rank, call] : entry.calls) {
+        // A call that was in an attempt when the other one began.
+        if (!waits(call)) continue;
+        if (const auto differs = end_differing_here(*parent, {rank, entry.what->tag, entry.what->ranks}))
+            end_create(call, *differs);
+    }
+    const Creates::Wanted wanted{entry.calls.begin()->first, entry.what->tag, entry.what->ranks};
+    if (const Creates::Entry* other = waits_elsewhere(*parent, wanted))
+        for (const auto& [rank, call] : other->calls)
+            if (entry.what->index_of(rank) >= 0 && waits(call))
+                entry.note_elsewhere(rank, other->what->tag, other->what->ranks);
+    ask_about(entry);
+}
+
+// States to the nodes of the other listed ranks which list was given here, and asks what they know of it.
+// Without room in a log it does later [L8].
+void Engine::Impl::ask_about(const Creates::Entry& entry) {
+    const Group* parent = find(entry.what->parent);
+    const GroupFacts& facts = parent->facts;
+    wire::CreateQuery query{facts.id,
+                            facts.epoch.value,
+                            entry.what->tag,
+                            {entry.what->ranks.begin(), entry.what->ranks.end()},
+                            {}};
+    const Creates::Caller* payer = nullptr;
+    for (const Creates::Caller& caller : entry.calls) {
+        if (!waits(caller.second)) continue;
+        payer = &caller;
+        query.callers.push_back({caller.first, caller.second.number});
+    }
+    if (payer == nullptr) return;
+    std::set<NodeIndex> nodes;
+    for (const uint32_t rank : entry.what->ranks) nodes.insert(facts.layout.node_of(rank));
+    for (const NodeIndex node : nodes)
+        if (node != facts.self) append_paid(*parent, node, query, *payer);
+}
+
+// [Y14] False: the node lacks the feature, or there is no room.
+bool Engine::Impl::append_paid(const Group& group, NodeIndex to, const wire::Message& message,
+                               const Creates::Caller& payer) {
+    const GroupFacts& facts = group.facts;
+    if ((facts.members[facts.layout.ranks_on(to)[0]].features & feature_of_create_query) == 0) return false;
+    const auto session = sessions.find(payer.second.session);
+    if (session == sessions.end()) return false;
+    const auto bytes = wire::encode(message);
+    const link::PeerIndex peer = facts.peers[to.value];
+    const link::Account account = session->second.account;
+    if (!context.ports.peers.reserve(peer, account, link::ControlLog::cost_of(bytes.size()))) return false;
+    context.ports.peers.append(peer, bytes, account);
+    return true;
+}
+
+// [Y20] A create of this node in which a rank waits that the call waits for: one whose list differs, or else
+// any.
+Creates::Entry* Engine::Impl::waits_elsewhere(const Group& group, const Creates::Wanted& wanted) const {
+    for (const uint32_t rank : wanted.ranks) {
+        if (rank >= group.facts.size() || group.facts.layout.node_of(rank) != group.facts.self) continue;
+        const Creates::Entry* same = creates.of_rank(group.facts.id, rank, wanted.tag);
+        if (same != nullptr && std::ranges::equal(same->what->ranks, wanted.ranks))
+            continue;  // it has called
+        for (Creates::Entry* entry : creates.all_of_rank(group.facts.id, rank))
+            if (waits(entry->calls.at(rank))) return entry;
+    }
+    return nullptr;
+}
+
+// It may be about calls that have ended by now, so nothing ends here: the node that asked knows [Y18].
+void Engine::Impl::on_create_query(const Group& group, NodeIndex from, const wire::CreateQuery& query) {
+    const GroupFacts& facts = group.facts;
+    if (!are_of(facts, from, query.callers) || query.callers.empty() || query.ranks.size() > facts.size())
+        return;
+    const Listed listed(query.ranks, facts.size());
+    const auto waits_for_them = [&](const Creates::Caller& caller) {
+        return listed.has(caller.first) && waits(caller.second);
+    };
+    const Creates::Entry* other = nullptr;
+    for (const auto& entry : creates.with_tag(facts.id, query.tag)) {
+        if (std::ranges::none_of(entry->calls, waits_for_them) || entry->what->ranks == query.ranks ||
+            !lists_one_of(*entry->what, query.callers))
+            continue;
+        other = entry.get();
+        break;
+    }
+    if (other == nullptr) other = waits_elsewhere(group, {query.callers[0].rank, query.tag, query.ranks});
+    if (other == nullptr) return;
+    wire::CreateAnswer answer{facts.id,
+                              facts.epoch.value,
+                              query.tag,
+                              query.callers,
+                              other->what->tag,
+                              {other->what->ranks.begin(), other->what->ranks.end()},
+                              {},
+                              false};
+    for (const Creates::Caller& caller : other->calls)
+        if (waits_for_them(caller)) answer.callers.push_back({caller.first, caller.second.number});
+    append_paid(group, from, answer, *other->calls.find(answer.callers[0].rank));
+}
+
+void Engine::Impl::on_create_answer(const Group& group, NodeIndex from, const wire::CreateAnswer& answer) {
+    const GroupFacts& facts = group.facts;
+    if (!are_of(facts, from, answer.callers) || !are_of(facts, facts.self, answer.calls) ||
+        answer.callers.empty() || answer.ranks.size() > facts.size())
+        return;
+    Creates::Entry* entry = nullptr;
+    std::vector<uint32_t> differing;  // calls of this node that wait, and that the other list has
+    const Listed theirs(answer.ranks, facts.size());
+    for (const wire::CreateCall& asked : answer.calls) {
+        Creates::Entry* at = creates.of_rank(facts.id, asked.rank, answer.tag);
+        if (at == nullptr || (entry != nullptr && at != entry)) continue;
+        const Creates::Call& call = at->calls.at(asked.rank);
+        if (call.number != asked.number || !waits(call)) continue;  // another call [Y18]
+        entry = at;
+        if (theirs.has(asked.rank)) differing.push_back(asked.rank);
+    }
+    if (entry == nullptr || !lists_one_of(*entry->what, answer.callers)) return;
+    const bool same_tag = answer.tag == answer.other_tag;
+    if (same_tag && std::ranges::equal(entry->what->ranks, answer.ranks)) return;
+    if (same_tag && !differing.empty()) return end_differing(group, from, answer, *entry, differing);
+    for (const wire::CreateCall& caller : answer.callers)
+        if (entry->what->index_of(caller.rank) >= 0)
+            entry->note_elsewhere(caller.rank, answer.other_tag, answer.ranks);
+}
+
+// [Y19] These wait now, and the calls of the other node did when it answered: at that moment they waited for
+// each other. Without room for the message that ends those, none ends yet.
+void Engine::Impl::end_differing(const Group& group, NodeIndex from, const wire::CreateAnswer& answer,
+                                 Creates::Entry& entry, const std::vector<uint32_t>& ranks) {
+    const GroupFacts& facts = group.facts;
+    if (!answer.ended) {
+        wire::CreateAnswer ended{facts.id,   facts.epoch.value,
+                                 answer.tag, {},
+                                 answer.tag, {entry.what->ranks.begin(), entry.what->ranks.end()},
+                                 {},         true};
+        for (const wire::CreateCall& caller : answer.callers)
+            if (entry.what->index_of(caller.rank) >= 0) ended.calls.push_back(caller);
+        for (const uint32_t rank : ranks) ended.callers.push_back({rank, entry.calls.at(rank).number});
+        if (!append_paid(group, from, ended, *entry.calls.find(ranks[0]))) return;
+    }
+    const auto other = std::ranges::find_if(
+        answer.callers, [&](const wire::CreateCall& call) { return entry.what->index_of(call.rank) >= 0; });
+    for (const uint32_t rank : ranks)
+        end_create(entry.calls.at(rank),
+                   group.explained(lists_differ(facts, answer.tag, {rank, entry.what->ranks},
+                                                {other->rank, answer.ranks})));
+}
+
+}  // namespace nexar::engine

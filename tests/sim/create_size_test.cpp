@@ -1,0 +1,168 @@
+// Thousands of creates that wait: what ends them, in portions, and the memory of their lists
+// (docs/protocol/children.md [Y21], [Y22]). The times are printed, for people: [.measure].
+#include <catch2/catch_test_macros.hpp>
+#include <chrono>
+#include <cstdio>
+
+#include "creation.hpp"
+
+namespace nexar::sim {
+namespace {
+
+constexpr uint64_t pending = 2840;
+
+struct Crowd {
+    explicit Crowd(uint32_t parent_ranks = 3)
+        : cluster(1, shape_of(3)), parent(cluster.make_group(placement(parent_ranks))) {
+        for (uint64_t tag = 0; tag < pending; ++tag)
+            calls.push_back(create(cluster, parent, 0, {list(parent_ranks), tag, 60s}));
+        for (const auto& call : calls) REQUIRE(call.accepted);
+        cluster.run_for(100ms);
+    }
+    static std::vector<uint32_t> placement(uint32_t ranks) {
+        std::vector<uint32_t> out(ranks, 1);
+        out[0] = 0;
+        out[2] = 2;
+        return out;
+    }
+    static Creation::Ranks list(uint32_t ranks) {
+        Creation::Ranks out;
+        for (uint32_t rank = 0; rank < ranks; ++rank)
+            if (rank != 2) out.push_back(rank);
+        return out;
+    }
+    size_t ended() const {
+        return static_cast<size_t>(std::ranges::count_if(
+            calls, [this](const auto& call) { return cluster.answer(call) != nullptr; }));
+    }
+
+    Cluster cluster;
+    SimGroup parent;
+    std::vector<Cluster::Open> calls;
+};
+
+enum class How { rank_freed, own_freed, crashed };
+
+double ms_since(std::chrono::steady_clock::time_point begin) {
+    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+}
+
+}  // namespace
+
+TEST_CASE("[Y21] thousands of creates that one event ends do so in portions, and others are served between") {
+    for (const How how : {How::rank_freed, How::own_freed, How::crashed}) {
+        CAPTURE(static_cast<int>(how));
+        Crowd crowd;
+        Cluster& cluster = crowd.cluster;
+        const SimGroup other = cluster.make_group({0, 0});
+        Creation apart(cluster, crowd.parent, {0, 2}, 9999);
+        REQUIRE(apart.start(0));
+        engine::Engine& engine = *cluster.hosts[0]->engine;
+        const size_t most = cluster.shape.engine.ends_per_turn_max;
+        // The engine alone: what comes next is a turn of its loop.
+        const GroupId& id = crowd.parent.id;
+        if (how == How::own_freed)
+            REQUIRE(engine.free_group(cluster.clock.now(), crowd.parent.sessions[0], id, 0));
+        else
+            engine.on_message(
+                cluster.clock.now(), link::PeerIndex(1),
+                wire::RankGone{id, 1, 1, 0, how == How::crashed, "it left", how == How::rank_freed});
+        if (how == How::crashed)
+            for (int step = 0; step < 1000 && crowd.ended() == 0; ++step) cluster.run_for(1ms);
+        size_t before = crowd.ended(), turns = 0;
+        REQUIRE(before <= most);
+        std::vector<Call*> barriers;
+        for (const uint32_t rank : {0u, 1u})
+            barriers.push_back(&cluster.submit(other, rank, request_of({OpKind::barrier}), {}, 0));
+        for (const Call* call : barriers) REQUIRE(call->ok());
+        while (crowd.ended() < pending) {
+            before = crowd.ended();
+            CAPTURE(before, turns);
+            REQUIRE(engine.wake_at() <= cluster.clock.now());
+            engine.on_time(cluster.clock.now());
+            REQUIRE(crowd.ended() <= before + most);
+            REQUIRE(++turns < pending);
+        }
+        for (const auto& call : crowd.calls) {
+            const Error& error = cluster.answer(call)->error();
+            REQUIRE(error.code == (how == How::own_freed    ? Errc::closed
+                                   : how == How::rank_freed ? Errc::aborted
+                                                            : Errc::peer_lost));
+        }
+        cluster.run_for(100ms);
+        // Who has not been listed ends nothing, unless the parent has ended.
+        REQUIRE((apart.answer(0) != nullptr) == (how != How::rank_freed));
+        REQUIRE(engine.wake_at() > cluster.clock.now());
+    }
+}
+
+TEST_CASE("[Y22] a list is charged once for all calls with it, until the last of them has ended") {
+    Cluster cluster(2, shape_of(2));
+    const SimGroup parent = cluster.make_group({0, 0, 1});
+    const auto used = [&] {
+        return cluster.hosts[0]->tenants.of("", 1000 + parent.id.counter % 3)->used(Resource::scratch_bytes);
+    };
+    REQUIRE(used() == 0);
+    Creation creation(cluster, parent, {2, 0, 1}), other(cluster, parent, {0, 2}, 4);
+    REQUIRE(creation.start(0));
+    REQUIRE(used() == 12);
+    REQUIRE(creation.start(1));
+    REQUIRE(used() == 12);
+    REQUIRE(other.start(0));
+    REQUIRE(used() == 20);
+    cancel(cluster, creation.calls[0]);
+    REQUIRE(used() == 20);
+    REQUIRE(creation.start(0));
+    REQUIRE(creation.start(2));
+    cluster.run_for(100ms);
+    REQUIRE(creation.all_ok());
+    REQUIRE(used() == 8);
+    cluster.end_session(parent, 0, false);
+    cluster.run_for(1s);
+    REQUIRE(used() == 0);
+}
+
+TEST_CASE("[Y22] without room for its list a create is refused, and nothing of it stays") {
+    ClusterShape shape = shape_of(2);
+    shape.tenants.total(Resource::scratch_bytes) = 16;
+    shape.tenants.share_percent = 100;
+    Cluster cluster(3, shape);
+    const SimGroup parent = cluster.make_group({0, 1, 1});
+    Creation creation(cluster, parent, {0, 1}), more(cluster, parent, {0, 1, 2}, 1);
+    REQUIRE(creation.start(0));
+    const Error error = refused(create(cluster, parent, 0, {{0, 1, 2}, 1}));
+    INFO(error.text);
+    REQUIRE(error.code == Errc::no_memory);
+    REQUIRE(error.text.find("scratch") != std::string::npos);
+    REQUIRE(creation.start(1));
+    cluster.run_for(100ms);
+    REQUIRE(creation.all_ok());
+    more.start_all();
+    cluster.run_for(100ms);
+    REQUIRE(more.all_ok());
+}
+
+TEST_CASE("what 2840 creates take that one rank's leaving ends", "[.measure]") {
+    for (const uint32_t ranks : {3u, 1024u}) {
+        Crowd crowd(ranks);
+        Cluster& cluster = crowd.cluster;
+        engine::Engine& engine = *cluster.hosts[0]->engine;
+        double longest = 0, whole = 0;
+        const auto timed = [&](auto&& f) {
+            const auto begin = std::chrono::steady_clock::now();
+            f();
+            longest = std::max(longest, ms_since(begin));
+            whole += ms_since(begin);
+        };
+        timed([&] {
+            engine.on_message(cluster.clock.now(), link::PeerIndex(1),
+                              wire::RankGone{crowd.parent.id, 1, 1, 0, false, "it left", true});
+        });
+        while (engine.wake_at() <= cluster.clock.now()) timed([&] { engine.on_time(cluster.clock.now()); });
+        REQUIRE(crowd.ended() == pending);
+        std::printf("2840 creates of %u ranks: longest turn %.1f ms, all turns %.1f ms\n", ranks - 1, longest,
+                    whole);
+    }
+}
+
+}  // namespace nexar::sim
