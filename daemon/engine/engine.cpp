@@ -27,9 +27,9 @@ void Engine::Impl::turn() {
         while (const auto unknown = watch.poll_unknown())
             if (const auto peer = context.find_peer(unknown->from))
                 answer_for_ended_group(*peer, unknown->group, unknown->epoch);
+        end_some();  // may end opens
         while (const auto event = opening.poll())
             std::visit([this](const auto& e) { on_opening(e); }, *event);
-        end_some();
     } while (!context.idle() || (has_ends() && ends_left > 0));
     remove_finished();
 }

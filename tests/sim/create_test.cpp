@@ -435,7 +435,7 @@ TEST_CASE(
     creation.parent_name = "train";
     creation.ranks = {4, 2};
     const std::vector<wire::GroupMemberRecord> records{{{}, NodeId{{1}}, 4, 40, {1, 1}, 0, {}},
-                                                      {{}, NodeId{{2}}, 2, 20, {1, 2}, 0, {}}};
+                                                       {{}, NodeId{{2}}, 2, 20, {1, 2}, 0, {}}};
     creation.parent_members = {{}, {}, records[1], {}, records[0]};
     wire::GroupPrepare prepare;
     prepare.members = records;
