@@ -16,8 +16,9 @@ struct CreateCall {
     uint32_t pid = 0;  // 0: the rank's own, where the parent is one of Cluster::make_group
 };
 
-// A rank's call of nexar_group_create. The answer is in Host::opened.
-inline Cluster::Open create(Cluster& cluster, const SimGroup& parent, uint32_t rank, const CreateCall& call) {
+// A rank's call of nexar_group_create, without what follows from an input. The answer is in Host::opened.
+inline Cluster::Open begin_create(Cluster& cluster, const SimGroup& parent, uint32_t rank,
+                                  const CreateCall& call) {
     const uint32_t at = parent.placement[rank];
     Host& host = *cluster.hosts[at];
     Cluster::Open out{at, parent.sessions[rank], host.next_ticket++, {}};
@@ -31,7 +32,11 @@ inline Cluster::Open create(Cluster& cluster, const SimGroup& parent, uint32_t r
     request.create = std::make_shared<const engine::CreateRequest>(
         engine::CreateRequest{parent.id, rank, call.ranks, call.tag});
     out.accepted = host.engine->open(cluster.clock.now(), request);
-    host.after_input();
+    return out;
+}
+inline Cluster::Open create(Cluster& cluster, const SimGroup& parent, uint32_t rank, const CreateCall& call) {
+    Cluster::Open out = begin_create(cluster, parent, rank, call);
+    cluster.hosts[out.host]->after_input();
     return out;
 }
 
