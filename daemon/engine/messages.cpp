@@ -162,7 +162,7 @@ void Messages::fail_copies(uint32_t rank, const Error& lost) {
         if (recv->rank == rank && recv->in_flight) recv->copy_error = lost;
 }
 
-// The cut ends the halves on other nodes.
+// The cut ends the halves on other nodes [F16]: a message that is taken back could end there before.
 void Messages::abort_pending(uint32_t rank, const Error& own) {
     std::vector<Send*> sends;
     std::vector<Recv*> recvs;
@@ -170,7 +170,7 @@ void Messages::abort_pending(uint32_t rank, const Error& own) {
         if (send->message.src == rank) sends.push_back(send.get());
     for (auto& recv : recvs_)
         if (recv->rank == rank) recvs.push_back(recv.get());
-    for (Send* send : sends) end(*send, own);
+    for (Send* send : sends) end(*send, own, false);
     for (Recv* recv : recvs) end(*recv, own, Disposition::drop);
 }
 

@@ -86,4 +86,32 @@ TEST_CASE("a message that its receive gave back is taken back by its sender, or 
     }
 }
 
+TEST_CASE("what a rank has sent that aborts its group ends with the group, and is not taken back before",
+          "[F16][F22]") {
+    uint64_t lost = 0;
+    for (const uint64_t seed : seeds(200)) {
+        CAPTURE(seed);
+        ClusterShape shape = shape_of(2);
+        if (seed % 2 == 0) shape.network.jitter = 3ms;
+        if (seed % 3 == 0) shape.worker_delay = 500us;
+        Cluster cluster(seed, shape);
+        Post post(cluster, cluster.make_group({0, 1}));
+        // The first one is on its way when the abort takes it back, and the second one may have arrived.
+        post.send(0, 1, 7, seed, 40'000);
+        post.send(0, 1, 7, seed + 1, 9);
+        const Call* const calls[] = {&post.recv(1, 0, 7, 50'000), &post.recv(1, 0, 7, 50'000)};
+        cluster.clock.after(cluster.clock.some(seed % 2 == 0 ? 8ms : 600us),
+                            [&] { REQUIRE(cluster.abort_group(post.group, 0, "it cannot go on")); });
+        expect_end(cluster);
+        for (const Call* call : calls) {
+            CAPTURE(call->outcome.error.text);
+            if (call->ok()) continue;
+            ++lost;
+            REQUIRE(call->outcome.error.code == Errc::peer_lost);
+            REQUIRE(call->outcome.error.rank == 0);
+        }
+    }
+    REQUIRE(met(lost));
+}
+
 }  // namespace nexar::sim
