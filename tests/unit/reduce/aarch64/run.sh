@@ -33,7 +33,7 @@ compile() {
     local folder=$out/$1
     shift
     mkdir "$folder"
-    printf '%s\n' "$root"/daemon/reduce/*.cpp "$root"/tests/unit/reduce/*.cpp "$here/main.cpp" |
+    printf '%s\n' "$root"/daemon/reduce/*.cpp "$root/daemon/core/recycled.cpp" "$root"/tests/unit/reduce/*.cpp "$here/main.cpp" |
         (cd "$folder" && xargs -P "$(nproc)" -n 1 "$clang" --target=aarch64-linux-gnu "$@" -std=c++2b -O2 -ffp-contract=off \
             -w -DHWY_SHARED_DEFINE -I"$here" -I"$root/tests/unit/reduce" -I"$root/daemon" -I"$root/proto" -I"$out/include" -c)
     "$clang" --target=aarch64-linux-gnu -static "$folder"/*.o -o "$folder/tests"
