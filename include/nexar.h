@@ -154,7 +154,9 @@ enum {
 
     /* This group is finished: free it, and open a new one with the survivors. */
     NEXAR_ERR_GROUP = -600, /* any of this class */
-    NEXAR_ERR_PEER_LOST = -601, /* a rank has failed or left: its process or its node */
+    /* A rank has failed or left: its process or its node. A message to or from a rank that has only freed the group
+     * ends with it, too; the others' messages go on then, and collectives end, as they need all ranks. */
+    NEXAR_ERR_PEER_LOST = -601,
     NEXAR_ERR_LINK_LOST = -602, /* two live nodes cannot reach each other */
     NEXAR_ERR_BELOW_MINIMUM = -603, /* * fewer ranks are left than the group allows */
     NEXAR_ERR_EXPELLED = -604,      /* * the other ranks continue without this rank */
