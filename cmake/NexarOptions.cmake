@@ -64,9 +64,16 @@ find_program(NEXAR_LLD NAMES ld.lld-19 ld.lld)
 mark_as_advanced(NEXAR_LLD)
 if(NEXAR_LLD AND CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   target_link_options(nexar_options INTERFACE -fuse-ld=lld)
-  # A small message runs through a little code of every module: optimised together it is 5 to 8 % faster.
-  if(NOT DEFINED CMAKE_INTERPROCEDURAL_OPTIMIZATION_RELEASE AND NOT NEXAR_SANITIZE)
-    set(CMAKE_INTERPROCEDURAL_OPTIMIZATION_RELEASE ON)
+  # A small message runs through a little code of every module: optimised together it is 5 to 8 % faster. It takes the
+  # linker and the archiver of the same release as the compiler.
+  if(NOT DEFINED CMAKE_INTERPROCEDURAL_OPTIMIZATION_RELEASE AND NOT DEFINED CMAKE_INTERPROCEDURAL_OPTIMIZATION AND
+     CMAKE_CXX_COMPILER_AR AND NOT NEXAR_SANITIZE)
+    execute_process(COMMAND "${CMAKE_CXX_COMPILER}" -fuse-ld=lld -Wl,--version
+      OUTPUT_VARIABLE nexar_lld_version ERROR_QUIET)
+    string(REGEX MATCH "^[0-9]+" nexar_major "${CMAKE_CXX_COMPILER_VERSION}")
+    if(nexar_lld_version MATCHES "LLD ${nexar_major}[.]")
+      set(CMAKE_INTERPROCEDURAL_OPTIMIZATION_RELEASE ON)
+    endif()
   endif()
 endif()
 

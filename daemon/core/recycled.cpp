@@ -13,7 +13,7 @@ namespace {
 struct Sweeper {
     ~Sweeper() {
         kept.is_over = true;
-        kept.bytes = 0;
+        for (size_t& bytes : kept.bytes) bytes = 0;
         for (Block*& first : kept.first)
             while (first != nullptr) ::operator delete(std::exchange(first, first->next));
     }
@@ -24,15 +24,18 @@ thread_local Sweeper sweeper;
 }  // namespace
 
 void* take_new(size_t shelf) {
-    return ::operator new(bytes_min << shelf);
+    void* const memory = ::operator new(bytes_min << shelf);
+    kept.out[shelf] += bytes_min << shelf;
+    return memory;
 }
 
 void give_away(void* memory, size_t shelf) noexcept {
     const size_t size = bytes_min << shelf;
-    if (kept.is_over || kept.bytes + size > kept_bytes_max || !sweeper.is_here)
-        return ::operator delete(memory);
+    const bool keeps = !kept.is_over && has_room(shelf) && sweeper.is_here;
+    if (kept.out[shelf] >= size) kept.out[shelf] -= size;
+    if (!keeps) return ::operator delete(memory);
     kept.first[shelf] = ::new (memory) Block{kept.first[shelf]};
-    kept.bytes += size;
+    kept.bytes[shelf] += size;
 }
 
 }  // namespace nexar::recycled

@@ -6,7 +6,7 @@
 // sleeps is preferred to them when it is woken. So after a long yield its thread does without for a while,
 // longer each time that it is followed by another soon. Dry.
 //
-// Thread: any; a lost update is harmless.
+// Thread: any.
 #pragma once
 
 #include <algorithm>
@@ -27,8 +27,10 @@ class Yields {
     // False: it was a long one, so yields do not pay any more.
     bool ended(Time began, Time now) {
         if (now - began < long_yield) return true;
+        const int64_t again = again_.load(std::memory_order_relaxed);
+        if (ns_of(began) < again) return false;  // at the same time as another thread's, which has counted it
         const int64_t pause = pause_.load(std::memory_order_relaxed);
-        const bool soon = ns_of(began) - again_.load(std::memory_order_relaxed) < pause;
+        const bool soon = ns_of(began) - again < pause;
         const int64_t next = soon ? std::min(2 * pause, pause_max.count()) : pause_min.count();
         pause_.store(next, std::memory_order_relaxed);
         again_.store(ns_of(now) + next, std::memory_order_relaxed);

@@ -109,7 +109,6 @@ bool Engine::Impl::end_next_creates(const GroupId& parent, Creates::Ending& end)
             of_all = &*left->second;
             break;
         }
-    ends_left -= std::min(ends_left, 1 + entry->what->ranks.size() / ranks_per_end);
     static const Error own{Errc::closed, "the parent was left by this rank", -1, -1, {}};
     for (auto at = entry->calls.lower_bound(end.rank); at != entry->calls.end(); ++at) {
         end.rank = at->first;
@@ -120,6 +119,8 @@ bool Engine::Impl::end_next_creates(const GroupId& parent, Creates::Ending& end)
         --ends_left;
         end_create(at->second, *why);
     }
+    // After the calls: with a bound of 1 a call ends in each turn, too.
+    ends_left -= std::min(ends_left, 1 + entry->what->ranks.size() / ranks_per_end);
     ++end.number;
     end.rank = 0;
     return true;

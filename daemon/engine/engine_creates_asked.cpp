@@ -21,9 +21,14 @@ bool are_of(const GroupFacts& facts, NodeIndex node, const std::vector<wire::Cre
            });
 }
 
-bool lists_one_of(const Creation& creation, const std::vector<wire::CreateCall>& calls) {
-    return std::ranges::any_of(
-        calls, [&](const wire::CreateCall& call) { return creation.index_of(call.rank) >= 0; });
+Listed listed(const std::vector<wire::CreateCall>& calls, uint32_t size) {
+    std::vector<uint32_t> ranks;
+    for (const wire::CreateCall& call : calls) ranks.push_back(call.rank);
+    return {ranks, size};
+}
+
+bool lists_one_of(const Creation& creation, const Listed& calls) {
+    return std::ranges::any_of(creation.ranks, [&](uint32_t rank) { return calls.has(rank); });
 }
 
 }  // namespace
@@ -92,33 +97,37 @@ void Engine::Impl::ask_about(const Creates::Entry& entry) {
     if (payer == nullptr) return;
     std::set<NodeIndex> nodes;
     for (const uint32_t rank : entry.what->ranks) nodes.insert(facts.layout.node_of(rank));
+    const auto bytes = wire::encode(query);
     for (const NodeIndex node : nodes)
-        if (node != facts.self) append_paid(*parent, node, query, *payer);
+        if (node != facts.self) append_paid(*parent, node, bytes, *payer);
 }
 
 // [Y14] False: the node lacks the feature, or there is no room.
-bool Engine::Impl::append_paid(const Group& group, NodeIndex to, const wire::Message& message,
+bool Engine::Impl::append_paid(const Group& group, NodeIndex to, Bytes message,
                                const Creates::Caller& payer) {
     const GroupFacts& facts = group.facts;
     if ((facts.members[facts.layout.ranks_on(to)[0]].features & feature_of_create_query) == 0) return false;
     const auto session = sessions.find(payer.second.session);
     if (session == sessions.end()) return false;
-    const auto bytes = wire::encode(message);
     const link::PeerIndex peer = facts.peers[to.value];
     const link::Account account = session->second.account;
-    if (!context.ports.peers.reserve(peer, account, link::ControlLog::cost_of(bytes.size()))) return false;
-    context.ports.peers.append(peer, bytes, account);
+    if (!context.ports.peers.reserve(peer, account, link::ControlLog::cost_of(message.size()))) return false;
+    context.ports.peers.append(peer, message, account);
     return true;
 }
 
 // [Y20] A create of this node in which a rank waits that the call waits for: one whose list differs, or else
 // any.
 Creates::Entry* Engine::Impl::waits_elsewhere(const Group& group, const Creates::Wanted& wanted) const {
-    for (const uint32_t rank : wanted.ranks) {
-        if (rank >= group.facts.size() || group.facts.layout.node_of(rank) != group.facts.self) continue;
-        const Creates::Entry* same = creates.of_rank(group.facts.id, rank, wanted.tag);
-        if (same != nullptr && std::ranges::equal(same->what->ranks, wanted.ranks))
-            continue;  // it has called
+    const Listed listed(wanted.ranks, group.facts.size());
+    const Creates::Entry* compared = nullptr;  // the last one whose list was: the ranks of a list share it
+    bool is_same = false;
+    for (const uint32_t rank : group.facts.layout.ranks_on(group.facts.self)) {
+        if (!listed.has(rank)) continue;
+        const Creates::Entry* own = creates.of_rank(group.facts.id, rank, wanted.tag);
+        if (own != nullptr && own != std::exchange(compared, own))
+            is_same = std::ranges::equal(own->what->ranks, wanted.ranks);
+        if (own != nullptr && is_same) continue;  // it has called
         for (Creates::Entry* entry : creates.all_of_rank(group.facts.id, rank))
             if (waits(entry->calls.at(rank))) return entry;
     }
@@ -130,14 +139,14 @@ void Engine::Impl::on_create_query(const Group& group, NodeIndex from, const wir
     const GroupFacts& facts = group.facts;
     if (!are_of(facts, from, query.callers) || query.callers.empty() || query.ranks.size() > facts.size())
         return;
-    const Listed listed(query.ranks, facts.size());
+    const Listed theirs(query.ranks, facts.size()), callers = listed(query.callers, facts.size());
     const auto waits_for_them = [&](const Creates::Caller& caller) {
-        return listed.has(caller.first) && waits(caller.second);
+        return theirs.has(caller.first) && waits(caller.second);
     };
     const Creates::Entry* other = nullptr;
     for (const auto& entry : creates.with_tag(facts.id, query.tag)) {
         if (std::ranges::none_of(entry->calls, waits_for_them) || entry->what->ranks == query.ranks ||
-            !lists_one_of(*entry->what, query.callers))
+            !lists_one_of(*entry->what, callers))
             continue;
         other = entry.get();
         break;
@@ -154,7 +163,7 @@ void Engine::Impl::on_create_query(const Group& group, NodeIndex from, const wir
                               false};
     for (const Creates::Caller& caller : other->calls)
         if (waits_for_them(caller)) answer.callers.push_back({caller.first, caller.second.number});
-    append_paid(group, from, answer, *other->calls.find(answer.callers[0].rank));
+    append_paid(group, from, wire::encode(answer), *other->calls.find(answer.callers[0].rank));
 }
 
 void Engine::Impl::on_create_answer(const Group& group, NodeIndex from, const wire::CreateAnswer& answer) {
@@ -173,13 +182,13 @@ void Engine::Impl::on_create_answer(const Group& group, NodeIndex from, const wi
         entry = at;
         if (theirs.has(asked.rank)) differing.push_back(asked.rank);
     }
-    if (entry == nullptr || !lists_one_of(*entry->what, answer.callers)) return;
+    if (entry == nullptr || !lists_one_of(*entry->what, listed(answer.callers, facts.size()))) return;
     const bool same_tag = answer.tag == answer.other_tag;
     if (same_tag && std::ranges::equal(entry->what->ranks, answer.ranks)) return;
     if (same_tag && !differing.empty()) return end_differing(group, from, answer, *entry, differing);
+    const Listed ours(entry->what->ranks, facts.size());
     for (const wire::CreateCall& caller : answer.callers)
-        if (entry->what->index_of(caller.rank) >= 0)
-            entry->note_elsewhere(caller.rank, answer.other_tag, answer.ranks);
+        if (ours.has(caller.rank)) entry->note_elsewhere(caller.rank, answer.other_tag, answer.ranks);
 }
 
 // [Y19] These wait now, and the calls of the other node did when it answered: at that moment they waited for
@@ -187,18 +196,19 @@ void Engine::Impl::on_create_answer(const Group& group, NodeIndex from, const wi
 void Engine::Impl::end_differing(const Group& group, NodeIndex from, const wire::CreateAnswer& answer,
                                  Creates::Entry& entry, const std::vector<uint32_t>& ranks) {
     const GroupFacts& facts = group.facts;
+    const Listed ours(entry.what->ranks, facts.size());
     if (!answer.ended) {
         wire::CreateAnswer ended{facts.id,   facts.epoch.value,
                                  answer.tag, {},
                                  answer.tag, {entry.what->ranks.begin(), entry.what->ranks.end()},
                                  {},         true};
         for (const wire::CreateCall& caller : answer.callers)
-            if (entry.what->index_of(caller.rank) >= 0) ended.calls.push_back(caller);
+            if (ours.has(caller.rank)) ended.calls.push_back(caller);
         for (const uint32_t rank : ranks) ended.callers.push_back({rank, entry.calls.at(rank).number});
-        if (!append_paid(group, from, ended, *entry.calls.find(ranks[0]))) return;
+        if (!append_paid(group, from, wire::encode(ended), *entry.calls.find(ranks[0]))) return;
     }
     const auto other = std::ranges::find_if(
-        answer.callers, [&](const wire::CreateCall& call) { return entry.what->index_of(call.rank) >= 0; });
+        answer.callers, [&](const wire::CreateCall& call) { return ours.has(call.rank); });
     for (const uint32_t rank : ranks)
         end_create(entry.calls.at(rank),
                    group.explained(lists_differ(facts, answer.tag, {rank, entry.what->ranks},

@@ -76,7 +76,7 @@ class Engine::Impl final : public GroupHost {
     void on_late_create(Creates::Entry& entry);
     void ask_about(const Creates::Entry& entry);
     Creates::Entry* waits_elsewhere(const Group& group, const Creates::Wanted& call) const;
-    bool append_paid(const Group& group, collectives::NodeIndex to, const wire::Message& message,
+    bool append_paid(const Group& group, collectives::NodeIndex to, Bytes message,
                      const Creates::Caller& payer);
     void on_create_query(const Group& group, collectives::NodeIndex from, const wire::CreateQuery& query);
     void on_create_answer(const Group& group, collectives::NodeIndex from, const wire::CreateAnswer& answer);

@@ -12,6 +12,7 @@ namespace {
 // rest.
 constexpr Duration replace_within{30'000'000'000};
 constexpr WallSeconds replace_share = 4;
+constexpr size_t batches_at_end = 16384;  // a few for each peer; less if the socket is full
 
 }  // namespace
 
@@ -171,13 +172,17 @@ Time ControlPlane::wake_at() const {
     return join_server_ ? std::min(at, join_server_->wake_at()) : at;
 }
 
-void ControlPlane::say_goodbye(const std::string& reason) {
+// Nobody listens any more, so nothing is delivered.
+void ControlPlane::say_goodbye(Time now, const std::string& reason) {
     connections_.say_goodbye(reason);
+    connections_.on_time(now);
+    mesh_.flush();
+    port_->flush(now, batches_at_end);
 }
 
 void ControlPlane::close_all(Time now, const std::string& reason) {
     port_->endpoint().close_all(connections::Channels::close_goodbye, reason);
-    port_->flush(now, 64);
+    port_->flush(now, batches_at_end);
 }
 
 }  // namespace nexar::node

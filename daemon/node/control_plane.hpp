@@ -63,7 +63,7 @@ class ControlPlane final : public engine::MeshPort, public engine::PeerPort {
     bool wants_writable() const { return port_->wants_writable(); }
     const quic::Address& local() const { return port_->local(); }
 
-    void say_goodbye(const std::string& reason);
+    void say_goodbye(Time now, const std::string& reason);
     void close_all(Time now, const std::string& reason);
 
     // engine::MeshPort: the loop's own mesh.

@@ -168,9 +168,7 @@ void Member::say_goodbye(Time now, const std::string& reason) {
     engine_->goodbye(now, reason);
     server_->stop(now, reason);
     if (!plane_) return;
-    plane_->say_goodbye(reason);
-    plane_->receive(now);
-    plane_->send(now);
+    plane_->say_goodbye(now, reason);
     plane_->close_all(now, reason);
     if (roster_.due != never) save_roster(now);
 }

@@ -3,8 +3,8 @@
 // others have queued. The thread that ends a job's last piece reports it.
 //
 // Thread: submit(), poll_done() and the destructor belong to the control loop. The pieces that wait are under
-// a lock that nobody keeps for longer than it takes to queue or to take one; completions go through
-// single-producer queues.
+// a lock, kept for as long as it takes to queue or to take one (and, rarely, for a slice of a worker that the
+// kernel stops meanwhile); completions go through single-producer queues.
 #pragma once
 
 #include <atomic>

@@ -142,7 +142,8 @@ class Messages(Calls):
                 got = _quick.exchange(_quick.SEND, _quick.RECV, self._handle, copied, to, send_tag, values, source, tag, timeout, 0,
                                       priority, 0)
             except Error:
-                self._connection.give_back(spare)
+                if spare is not None:  # the library keeps it while a send still reads it
+                    _library.lib.nexar_free(self._connection.handle, spare[0])
                 raise  # of another exception it may be in use still: the session's end frees it
             self._connection.give_back(spare)
             if got is not NotImplemented:

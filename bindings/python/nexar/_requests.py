@@ -304,11 +304,13 @@ class Persistent(Request):
         return self
 
     def __exit__(self, kind: Any, exception: BaseException | None, trace: Any) -> None:
-        """Frees it. While it is pending that is a nexar.CallError; for an exception it is cancelled instead."""
+        """Frees it. While it is pending that is a nexar.CallError; for an exception it is cancelled first."""
         if exception is None:
             return self.free()
-        with contextlib.suppress(Error):
+        with contextlib.suppress(Error, TimeoutError):
             self.cancel()
+            self.wait(CANCEL_SECONDS)
+        with contextlib.suppress(Error):
             self.free()
 
     def _state(self) -> str:

@@ -34,22 +34,29 @@ TEST_CASE("blocks are of powers of two, and what was returned is taken again", "
 }
 
 TEST_CASE("a thread keeps so much and no more, and nothing when it has ended", "[S25]") {
-    constexpr size_t bytes = 1024, blocks = 2 * recycled::kept_bytes_max / bytes;
-    size_t kept = 0, after = 0;
+    constexpr size_t bytes = 1024, blocks = 2 * recycled::shelf_bytes_max / bytes;
+    const size_t shelf = recycled::shelf_of(bytes);
+    size_t kept = 0, after = 0, asked = 1;
     std::thread([&] {
         std::vector<void*> all(blocks);
         for (void*& block : all) block = recycled::take(bytes);
         for (void* block : all) recycled::give(block, bytes);
-        kept = recycled::kept.bytes;
-        // What the loop took, a shard returns.
+        kept = recycled::kept.bytes[shelf];
+        // Another size is kept nevertheless.
+        recycled::give(recycled::take(4 * bytes), 4 * bytes);
+        const size_t before = test::allocations();
+        recycled::give(recycled::take(4 * bytes), 4 * bytes);
+        asked = test::allocations() - before;
+        // What the loop took, a shard returns, and does not hoard.
         void* const block = recycled::take(bytes);
         std::thread([&] {
             recycled::give(block, bytes);
-            after = recycled::kept.bytes;
+            after = recycled::kept.bytes[shelf];
         }).join();
     }).join();
-    CHECK(kept == (recycled::is_on ? recycled::kept_bytes_max : 0));
-    CHECK(after == (recycled::is_on ? bytes : 0));
+    CHECK(kept == (recycled::is_on ? recycled::shelf_bytes_max : 0));
+    CHECK(asked == (recycled::is_on ? 0 : 1));
+    CHECK(after == 0);
 }
 
 TEST_CASE("containers and objects use it", "[S25]") {

@@ -44,6 +44,13 @@ TEST_CASE("after a long yield a thread does without", "[core][K30]") {
     CHECK(yields.pays(at(3 * millisecond + Yields::pause_min)));
 }
 
+TEST_CASE("threads that share one long yield count it once", "[core][K30]") {
+    Yields yields;
+    for (int thread = 0; thread < 8; ++thread)
+        CHECK_FALSE(yields.ended(at(Duration{0}), at(millisecond + thread * microsecond)));
+    CHECK(yields.pays(at(millisecond + 8 * microsecond + Yields::pause_min)));
+}
+
 TEST_CASE("while yields are long there are few of them", "[core][K30]") {
     Yields yields;
     const Duration second = 1000 * millisecond;
