@@ -9,6 +9,7 @@
 #include <memory>
 #include <set>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "collectives/extents.hpp"
@@ -186,6 +187,7 @@ class MemoryNetwork {
         REQUIRE(used_sends_.insert(key).second);  // a phase is used once per pair
         sends_[key] = {std::move(memory), std::vector<bool>(n, ready), std::vector<bool>(n), n,
                        std::move(over)};
+        note_movable(key);
     }
     void post_recv(Key key, Extents memory, std::optional<Arithmetic> arithmetic, std::optional<Key> forward,
                    std::function<void()> over) {
@@ -193,24 +195,27 @@ class MemoryNetwork {
         if (n == 0) return over();
         REQUIRE(used_recvs_.insert(key).second);
         recvs_[key] = {std::move(memory), arithmetic, std::vector<bool>(n), n, forward, std::move(over)};
+        note_movable(key);
+    }
+    // Both ends have been posted: what of it is there can move.
+    void note_movable(const Key& key) {
+        const auto send = sends_.find(key);
+        if (send == sends_.end() || !recvs_.contains(key)) return;
+        for (size_t i = 0; i < send->second.ready.size(); ++i)
+            if (send->second.ready[i]) movable_.emplace_back(key, i);
     }
 
     // One thing that could happen now happens.
     bool step() {
-        std::vector<std::pair<Key, size_t>> movable;
-        for (auto& [key, send] : sends_) {
-            const auto recv = recvs_.find(key);
-            if (recv == recvs_.end()) continue;
-            for (size_t i = 0; i < send.ready.size(); ++i)
-                if (send.ready[i] && !recv->second.applied[i]) movable.emplace_back(key, i);
-        }
-        const size_t total = movable.size() + later_.size();
+        const size_t total = movable_.size() + later_.size();
         if (total == 0) return false;
         const size_t pick = random_.below(total);
-        if (pick < movable.size())
-            move_chunk(movable[pick].first, movable[pick].second);
-        else {
-            const size_t at = pick - movable.size();
+        if (pick < movable_.size()) {
+            const auto [key, chunk] = std::exchange(movable_[pick], movable_.back());
+            movable_.pop_back();
+            move_chunk(key, chunk);
+        } else {
+            const size_t at = pick - movable_.size();
             const Later later = std::move(later_[at]);
             later_.erase(later_.begin() + static_cast<std::ptrdiff_t>(at));
             later.act();
@@ -229,7 +234,10 @@ class MemoryNetwork {
         bytes[std::get<0>(key) * nodes_ + std::get<1>(key)] += n;
         recv.applied[chunk] = true;
         send.applied[chunk] = true;
-        if (recv.forward) sends_.at(*recv.forward).ready[chunk] = true;
+        if (recv.forward) {
+            sends_.at(*recv.forward).ready[chunk] = true;
+            if (recvs_.contains(*recv.forward)) movable_.emplace_back(*recv.forward, chunk);
+        }
         later_.push_back({[this, key] {
             Send& acked = sends_.at(key);
             if (--acked.acks_due > 0) return;
@@ -251,6 +259,7 @@ class MemoryNetwork {
     std::map<Key, Send> sends_;
     std::map<Key, Recv> recvs_;
     std::set<Key> used_sends_, used_recvs_;
+    std::vector<std::pair<Key, size_t>> movable_;  // chunks that wait for nothing
     std::deque<Later> later_;
 };
 
