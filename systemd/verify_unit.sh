@@ -30,8 +30,8 @@ if [ -n "$report" ]; then
     exit 1
 fi
 
-# [U16] 17: 1.7, in tenths. Versions of systemd differ in what they rate, so a later one may need another figure.
-report=$(systemd-analyze security --offline=true --threshold=17 "$work/nexard.service" 2>&1) || { echo "$report"; exit 1; }
+# [U16] 19: 1.9, in tenths. Versions of systemd differ in what they rate, so a later one may need another figure.
+report=$(systemd-analyze security --offline=true --threshold=19 "$work/nexard.service" 2>&1) || { echo "$report"; exit 1; }
 
 # The check can fail: a key that does not exist is complained about.
 echo 'NoSuchKey=yes' | sed 's/^/[Service]\n/' >>"$work/nexard.service"
