@@ -10,8 +10,8 @@ namespace nexar::sim {
 namespace {
 
 struct Crowd {
-    Crowd(uint64_t pending, uint32_t parent_ranks)
-        : cluster(1, shape_of(3)), parent(cluster.make_group(placement(parent_ranks))) {
+    Crowd(uint64_t pending, uint32_t parent_ranks, const ClusterShape& shape = shape_of(3))
+        : cluster(1, shape), parent(cluster.make_group(placement(parent_ranks))) {
         for (uint64_t tag = 0; tag < pending; ++tag)
             calls.push_back(begin_create(cluster, parent, 0, {list(parent_ranks), tag, 60s}));
         for (const auto& call : calls) REQUIRE(call.accepted);
@@ -93,6 +93,20 @@ TEST_CASE("[Y21] thousands of creates that one event ends do so in portions, and
         REQUIRE((apart.answer(0) != nullptr) == (how != How::rank_freed));
         REQUIRE(engine.wake_at() > cluster.clock.now());
     }
+}
+
+TEST_CASE("[Y21] creates end where a turn may end one call only") {
+    ClusterShape shape = shape_of(3);
+    shape.engine.ends_per_turn_max = 1;
+    constexpr size_t pending = 20;
+    Crowd crowd(pending, 3, shape);
+    Cluster& cluster = crowd.cluster;
+    engine::Engine& engine = *cluster.hosts[0]->engine;
+    engine.on_message(cluster.clock.now(), link::PeerIndex(1),
+                      wire::RankGone{crowd.parent.id, 1, 1, 0, false, "it left", true});
+    for (size_t turn = 0; turn < 3 * pending && crowd.ended() < pending; ++turn)
+        engine.on_time(cluster.clock.now());
+    REQUIRE(crowd.ended() == pending);
 }
 
 TEST_CASE("[Y22] a list is charged once for all calls with it, until the last of them has ended") {
