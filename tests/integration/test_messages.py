@@ -80,6 +80,7 @@ def shared_by_threads(me, each):
     if me.rank != 0:
         for number in range(each):
             group.send(message(me.rank, number, (number * 37 + me.rank) % 5000), 0, number % 3)
+        group.barrier()  # it stays while rank 0 probes
         return None
     got, left, lock, seen = [], [each * (me.size - 1)], threading.Lock(), []
 
@@ -128,6 +129,7 @@ def shared_by_threads(me, each):
         thread.start()
     for thread in threads:
         thread.join()
+    group.barrier()
     equal(failures, [], "failures of threads")
     wanted = sorted((rank, number % 3, message(rank, number, (number * 37 + rank) % 5000).tobytes())
                     for rank in range(1, me.size) for number in range(each))

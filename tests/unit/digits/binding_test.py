@@ -258,7 +258,8 @@ class Binding(OverFake):
                 self.assertEqual(self.group.sendrecv_replace(whole[:count], 2, send_tag=1 << 40), (2, 9, count - 1))
                 self.assertEqual(whole[:count - 1].tolist(), list(range(10, 9 + count)))
             memories.append(number("fake_memories"))
-        self.assertEqual(memories, [1 if _quick._native else 0] * 5)
+        # After an error a send may still read it: it goes back to the library.
+        self.assertEqual(memories, [1, 1, 0, 1, 1] if _quick._native else [0] * 5)
         larger = np.full(200_000, 42, np.int32)
         self.group.sendrecv_replace(larger, 2, send_tag=1 << 40)
         self.assertEqual(number("fake_memories"), memories[0])  # the smaller one is freed; tearDown sees that none is left
