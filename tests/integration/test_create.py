@@ -121,14 +121,18 @@ def wrong_calls(me):
         "rpc": named(create(handle, ranks(0, 1), 2, made, create_options(rpc_timeout_ms=0))),
     }
     # None of them left anything behind.
-    cabi.check(start(handle, ranks(1, 0), 2, create_options(user_data=77, tag=5), number))
-    refused["busy"] = named(create(handle, ranks(0, 1), 2, made, create_options(tag=5)))
-    status, last = cabi.end(number[0])
-    equal((status, last.user_data, last.epoch), (0, 77, 1))
-    size = ctypes.c_uint32()
-    cabi.check(lib.nexar_group_size(last.group, size))
-    equal(size.value, 2)
-    cabi.check(lib.nexar_group_free(last.group))
+    cabi.check(start(handle, ranks(1, 0), 2, create_options(user_data=77, tag=5 + mine), number))
+    refused["busy"] = named(create(handle, ranks(0, 1), 2, made, create_options(tag=5 + mine)))
+    group.barrier()  # only now the other one calls with this tag, too
+    theirs = type(number)()
+    cabi.check(start(handle, ranks(1, 0), 2, create_options(user_data=77, tag=5 + other), theirs))
+    for request in (number, theirs):
+        status, last = cabi.end(request[0])
+        equal((status, last.user_data, last.epoch), (0, 77, 1))
+        size = ctypes.c_uint32()
+        cabi.check(lib.nexar_group_size(last.group, size))
+        equal(size.value, 2)
+        cabi.check(lib.nexar_group_free(last.group))
     group.barrier()
     group.free()
     refused["closed parent"] = named(create(handle, ranks(0, 1), 2, made, None))

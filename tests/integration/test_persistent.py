@@ -309,6 +309,7 @@ def frees(me, group):
     except KeyError:
         fails(me, "CANCELLED", late.wait)
     late.free()
+    group.barrier()  # who has left would be why it ended
 
 
 def test_what_is_refused_has_no_effect(cluster):
