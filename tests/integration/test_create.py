@@ -234,42 +234,6 @@ def test_lists_that_differ_are_a_mismatch_that_names_both(cluster):
             contains(error.text, "of the ranks 1, 0")
 
 
-def changes_its_mind(me):
-    group = me.group()
-    me.mark()
-    me.wait_for_go()
-    if me.rank == 0:
-        wrong = group.create_start([0, 1], 5)
-        me.wait_for_go()
-        wrong.cancel()
-        equal(me.fails(wrong.wait).name, "CANCELLED")
-        me.mark()
-        me.wait_for_go()
-    made = group.create([1, 0], 5, timeout=30)
-    everything_on(made, 1)
-    return made.rank
-
-
-def test_what_an_ended_call_has_stated_ends_no_later_one(cluster):
-    """[Y18] Node 2 learns of the first call when that has been cancelled, and its own rank calls with another list."""
-    job = Job(on(cluster, [1, 2]), changes_its_mind)
-    job.await_marks()
-    cluster.network.deafen(2, 1)
-    try:
-        job.go(0)
-        eventually(lambda: any("create_late" in line and f"{job.name}/t5" in line for line in cluster[1].log().splitlines()),
-                   "node 1 to ask about the call")
-        job.go(0)
-        job.ranks[0].await_mark()
-        job.go(1)
-        eventually(lambda: any(each["name"] == f"{job.name}/t5" for each in cluster[2].ask("groups")["forming"]),
-                   "rank 1 to wait")
-    finally:
-        cluster.network.heal()
-    job.go(0)
-    equal(job.outcomes(), [1, 0])
-
-
 def ends(me, how):
     group = me.group()
     if me.rank == 1:
