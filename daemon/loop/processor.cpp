@@ -55,4 +55,18 @@ bool yield(Yields& yields, Time& now) {
     return yields.ended(began, now);
 }
 
+bool WaitPolicy::has_choice() {
+    return has_choice_ = set_slice(Slice::control) && set_slice(Slice::usual);
+}
+
+bool WaitPolicy::yield(Time& now) {
+    if (!yields_.pays(now)) return false;
+    const bool was_short = loop::yield(yields_, now);
+    if (has_choice_ && is_short_ == was_short) {
+        is_short_ = !was_short;
+        set_slice(is_short_ ? Slice::control : Slice::usual);
+    }
+    return was_short;
+}
+
 }  // namespace nexar::loop

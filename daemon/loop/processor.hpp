@@ -24,4 +24,18 @@ bool set_slice(Slice slice);
 // Yields the processor, if that pays; `now`: the time, also afterwards. False: sleep instead.
 bool yield(Yields& yields, Time& now);
 
+// How the control loop waits: it yields, with the kernel's own slice, as long as yields are short; beside
+// threads that compute it sleeps, and has the shortest slice, so that it runs as soon as it is woken. Not
+// always the shortest: a yield forfeits what is left of a slice, so among threads that only yield one with
+// short slices takes many turns for one of the others. Of the thread that calls.
+class WaitPolicy {
+  public:
+    bool has_choice();  // whether slices can be chosen; it is asked before the first yield
+    bool yield(Time& now);
+
+  private:
+    Yields yields_;
+    bool has_choice_ = false, is_short_ = false;
+};
+
 }  // namespace nexar::loop

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-#include "loop/processor.hpp"
 #include "node/wall_clock.hpp"
 
 namespace nexar::node {
@@ -217,7 +216,7 @@ void Node::step_changes() {
 int Node::run() {
     systemd_.ready();
     if (const auto interval = systemd_.watchdog_interval()) watchdog_at_ = loop::Loop::now() + *interval / 2;
-    const bool is_set = loop::set_slice(loop::Slice::control);
+    const bool is_set = wait_policy_.has_choice();
     log_->debug("control_slice", {field("is_set", is_set)});
     loop_.run();
     systemd_.stopping();
@@ -260,7 +259,7 @@ Time Node::turn() {
         const bool worked = step(now);
         if (worked) active_ = now;
         now = loop::Loop::now();
-        if (!worked) idles = now - active_ >= window || !loop::yield(yields_, now);
+        if (!worked) idles = now - active_ >= window || !wait_policy_.yield(now);
     }
     if (!idles) return now;
     sleeping_ = true;

@@ -12,8 +12,8 @@
 #include "config/config.hpp"
 #include "control/server.hpp"
 #include "core/log.hpp"
-#include "core/yields.hpp"
 #include "loop/loop.hpp"
+#include "loop/processor.hpp"
 #include "loop/wakeup.hpp"
 #include "node/entering.hpp"
 #include "node/identity.hpp"
@@ -130,7 +130,7 @@ class Node final : private control::Facade {
     bool sleeping_ = false;            // the last turn announced a sleep
     Time began_{};                     // when the node started
     Time active_{};                    // the last time there was work
-    Yields yields_;                    // whether the loop yields before it sleeps
+    loop::WaitPolicy wait_policy_;     // how the loop waits before it sleeps
     Time watchdog_at_ = never;         // when systemd's watchdog is due
     std::optional<Time> drain_until_;  // set by stop(): then the node stops even if operations are in flight
     bool stop_repeated_ = false;       // a second signal ended the drain

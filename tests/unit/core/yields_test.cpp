@@ -40,35 +40,50 @@ TEST_CASE("after a long yield a thread does without", "[core][K30]") {
     REQUIRE(yields.pays(at(Duration{0})));
     CHECK(yields.ended(at(Duration{0}), at(Yields::long_yield - Duration{1})));
     CHECK_FALSE(yields.ended(at(Duration{0}), at(3 * millisecond)));
-    CHECK_FALSE(yields.pays(at(3 * millisecond + Yields::pause_min - Duration{1})));
-    CHECK(yields.pays(at(3 * millisecond + Yields::pause_min)));
+    CHECK_FALSE(yields.pays(at(6 * millisecond - Duration{1})));
+    CHECK(yields.pays(at(6 * millisecond)));
 }
 
 TEST_CASE("threads that share one long yield count it once", "[core][K30]") {
     Yields yields;
     for (int thread = 0; thread < 8; ++thread)
         CHECK_FALSE(yields.ended(at(Duration{0}), at(millisecond + thread * microsecond)));
-    CHECK(yields.pays(at(millisecond + 8 * microsecond + Yields::pause_min)));
+    CHECK(yields.pays(at(2 * millisecond)));
 }
 
 TEST_CASE("while yields are long there are few of them", "[core][K30]") {
     Yields yields;
     const Duration second = 1000 * millisecond;
-    CHECK(yields_in(yields, Duration{0}, 2 * second, 3 * millisecond) <= 5);  // pauses of 0.2, 0.4, 0.8 s
+    CHECK(yields_in(yields, Duration{0}, 2 * second, 3 * millisecond) <= 10);  // pauses of 3, 6, 12 ... ms
     CHECK(yields_in(yields, 2 * second, 20 * second, 3 * millisecond) <= 11);
 }
 
-TEST_CASE("yields come back when they are short again", "[core][K30]") {
+TEST_CASE("a few short ones between long ones change nothing", "[core][K30]") {
+    Yields yields;
+    size_t many = 0;
+    Duration d{0};
+    for (; d < 10'000 * millisecond; d += millisecond) {
+        if (!yields.pays(at(d))) continue;
+        for (int i = 0; i < 100; ++i) yields.ended(at(d), at(d + microsecond));
+        yields.ended(at(d), at(d + 3 * millisecond));
+        ++many;
+    }
+    CHECK(many <= 15);
+}
+
+TEST_CASE("long yields that the short ones between them pay for cost their own time again", "[core][K30]") {
     Yields yields;
     const Duration second = 1000 * millisecond;
-    yields_in(yields, Duration{0}, 10 * second, 3 * millisecond);
-    const Duration later = 10 * second + Yields::pause_max;
-    CHECK(yields.pays(at(later)));
-    CHECK(yields_in(yields, later, 3 * second, 10 * microsecond) >= 290'000);
-    // One long one after that is one: the next pause is the shortest.
-    const Duration end = later + 3 * second;
-    CHECK_FALSE(yields.ended(at(end), at(end + millisecond)));
-    CHECK(yields.pays(at(end + millisecond + Yields::pause_min)));
+    yields_in(yields, Duration{0}, 10 * second, 3 * millisecond);  // its pauses are long now
+    Duration d = 10 * second + Yields::pause_max;
+    for (int i = 0; i < 100; ++i) {
+        REQUIRE(yields.pays(at(d)));
+        CHECK(yields_in(yields, d, 10 * millisecond, 10 * microsecond) == 1000);
+        d += 10 * millisecond;
+        CHECK_FALSE(yields.ended(at(d), at(d + 3 * millisecond)));
+        CHECK_FALSE(yields.pays(at(d + 6 * millisecond - Duration{1})));
+        d += 6 * millisecond;
+    }
 }
 
 }  // namespace nexar

@@ -5,6 +5,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>
 #include <thread>
@@ -91,6 +92,42 @@ TEST_CASE("a yield that does not pay is none", "[loop][K30]") {
     Yields others;
     yield(others, now);  // however long it takes
     CHECK(now > before);
+}
+
+TEST_CASE("a loop that waits has the short slice only while its yields are long", "[loop][K29][K30]") {
+    in_a_thread([] {
+        const uint64_t before = own().runtime;
+        WaitPolicy policy;
+        const bool has_choice = policy.has_choice();
+        CHECK(own().runtime == before);
+        bool was_short = false, was_long = false;
+        const auto wait = [&] {
+            Time now = Loop::now();
+            const Time began = now;
+            const bool goes_on = policy.yield(now);
+            if (now == began) return;  // it did not pay
+            (goes_on ? was_short : was_long) = true;
+            if (has_choice) CHECK((own().runtime == before) == goes_on);
+        };
+        wait();
+        std::atomic<bool> ends = false;
+        cpu_set_t one;
+        CPU_ZERO(&one);
+        CPU_SET(static_cast<unsigned>(::sched_getcpu()), &one);
+        if (::sched_setaffinity(0, sizeof one, &one) != 0) return;
+        std::thread beside([&] {  // on the same processor
+            while (!ends) {
+            }
+        });
+        const Time until = Loop::now() + std::chrono::minutes(1);
+        while (!was_long && Loop::now() < until) wait();
+        CHECK(was_long);
+        ends = true;
+        beside.join();
+        was_short = false;
+        while (!was_short && Loop::now() < until) wait();
+        CHECK(was_short);
+    });
 }
 
 }  // namespace nexar::loop
