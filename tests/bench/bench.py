@@ -54,6 +54,8 @@ def parse():
     parser.add_argument("--rounds", type=int, help="jobs per build and topology (default 3; with --quick 2)")
     parser.add_argument("--minutes", type=float, help="for the clusters; fewer rounds when they do not fit")
     parser.add_argument("--no-micro", action="store_true", help="leave out the parts' own benchmarks")
+    parser.add_argument("--pin", action="store_true", help="each host has one processor, in turn: fewer surprises where "
+                        "hosts share a few")
     parser.add_argument("--bystander", action="store_true", help="only this: one user's operations beside another "
                         "user's attack, and beside a process that takes as much of a processor (as root; about 4 minutes)")
     parser.add_argument("--urgency", action="store_true", help="only this: an all_reduce of 8 bytes by priority, idle, beside "
@@ -122,7 +124,7 @@ def main():
     builds = [Build(folder) for folder in (options.build or str(build_here())).split(",")]
     if len(builds) > 2:
         sys.exit("bench: --build takes one build or two")
-    plan = Plan(options.topologies, options.sizes, options.rounds, options.minutes * 60, len(builds))
+    plan = Plan(options.topologies, options.sizes, options.rounds, options.minutes * 60, len(builds), options.pin)
     result = {"date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(), "machine": machine(),
               "builds": [build.describe() for build in builds], "micro": [], "clusters": []}
     begin = time.monotonic()

@@ -27,7 +27,7 @@ def check_job(cluster, client, ranks, operations):
 def main(build, client):
     for hosts, ranks, operations in ((1, 2, ("all_reduce", "latency", "stream")), (2, 1, ("all_reduce", "stream")),
                                      (3, 2, ("all_reduce", "latency")), (4, 1, ("all_reduce",))):
-        with Cluster(Build(build), hosts) as cluster:
+        with Cluster(Build(build), hosts, pinned=hosts == 3) as cluster:
             check_job(cluster, client, ranks, operations)
             try:
                 cluster.run([client, "--operations", "juggle"], ranks, 60)

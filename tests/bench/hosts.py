@@ -53,11 +53,16 @@ class Used(collections.namedtuple("Used", "user kernel", defaults=(0.0, 0.0))):
 
 
 class Cluster:
-    """with Cluster(build, hosts=2) as cluster: cluster.run([...], ranks=2)"""
+    """with Cluster(build, hosts=2) as cluster: cluster.run([...], ranks=2)
 
-    def __init__(self, build, hosts):
+    `pinned`: what runs on a host has one processor, the hosts in turn. Where hosts share few processors, which of
+    the threads share one decides much of a small operation, and the kernel draws it anew each time.
+    """
+
+    def __init__(self, build, hosts, pinned=False):
         need_namespaces()
         self.build, self.hosts = build, range(1, hosts + 1)
+        self._processors = sorted(os.sched_getaffinity(0)) if pinned else []
         self._daemons, self._jobs = {}, itertools.count(1)
         self._folder = pathlib.Path(tempfile.mkdtemp(prefix="nexar-bench."))
         self._network = Network()
@@ -95,6 +100,8 @@ class Cluster:
 
         def prepare():
             enter(namespace)
+            if self._processors:
+                os.sched_setaffinity(0, {self._processors[(host - 1) % len(self._processors)]})
             if uid is not None:
                 os.setgroups([])
                 os.setgid(uid)

@@ -26,7 +26,8 @@ def cells_of(topologies, sizes):
 class Plan:
     """What is measured, in how many seconds altogether: a round that does not fit in any more is left out."""
 
-    def __init__(self, topologies, sizes, rounds, seconds, builds):
+    def __init__(self, topologies, sizes, rounds, seconds, builds, pinned):
+        self.pinned = pinned
         self.topologies, self.sizes, self.rounds, self.seconds = topologies, sizes, rounds, seconds
         # Half of the time is for what takes longer than its share: large vectors, at least two of each.
         self.cell_seconds = seconds / 2 / (cells_of(topologies, sizes) * rounds * builds)
@@ -49,7 +50,7 @@ def rounds_on(topology, builds, clients, plan, until):
     """Rounds of every build in turn; the order within a pair alternates. [[round of build 0, ...], ...]."""
     done = [[] for _ in builds]
     with contextlib.ExitStack() as stack:
-        clusters = [stack.enter_context(Cluster(build, topology.hosts)) for build in builds]
+        clusters = [stack.enter_context(Cluster(build, topology.hosts, plan.pinned)) for build in builds]
         longest = 0
         for number in range(plan.rounds):
             if number and time.monotonic() + longest > until:
