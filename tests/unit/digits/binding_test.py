@@ -264,6 +264,24 @@ class Binding(OverFake):
         self.group.sendrecv_replace(larger, 2, send_tag=1 << 40)
         self.assertEqual(number("fake_memories"), memories[0])  # the smaller one is freed; tearDown sees that none is left
 
+    def test_a_copy_that_an_interrupted_exchange_may_still_read_is_no_other_one_s(self):
+        whole = np.full(100_000, 42, np.int32)
+        self.group.sendrecv_replace(whole, 2, send_tag=1 << 40)
+        for interrupted in range(1, 4):
+            before = list(self.session._connection._spares)
+            whole[:] = 42
+            next_op(NEVER_ENDS)
+            threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
+            self.assertRaises(KeyboardInterrupt, self.group.sendrecv_replace, whole, 2, send_tag=1 << 40)
+            self.assertEqual(self.session._connection._spares, [])
+            whole[:] = 42
+            self.group.sendrecv_replace(whole, 2, send_tag=1 << 40)
+            if _quick._native:
+                self.assertEqual(number("fake_memories"), 1 + interrupted)
+                self.assertFalse(set(before) & set(self.session._connection._spares))
+        if _quick._native:  # the library's session frees those that were given up with it; the fake does not
+            ctypes.c_int.in_dll(fake, "fake_memories").value -= 3
+
     def test_every_form_of_a_message_takes_a_time_out_and_a_priority(self):
         room, piece, whole = np.zeros(4, np.int32), np.array([1, 42], np.int32), np.array([1, 42], np.int32)
         given = {"timeout": 2.5, "priority": nexar.Priority.CRITICAL}
