@@ -38,11 +38,7 @@ void Pool::submit(engine::WorkerJob job) {
     }
     auto made = std::make_shared<Job>(std::move(job));
     const size_t pieces = made->pieces();
-    {
-        const std::lock_guard lock(lock_);
-        waiting_.push(std::move(made));
-        any_waits_.store(true, std::memory_order_relaxed);
-    }
+    waiting_.push(std::move(made));
     wake(pieces);
 }
 
@@ -50,15 +46,6 @@ void Pool::submit(engine::WorkerJob job) {
 void Pool::wake(size_t most) {
     for (size_t i = 0; i < workers_.size() && most > 0; ++i)
         if (workers_[next_++ % workers_.size()]->wakeup.notify()) --most;
-}
-
-std::optional<Piece> Pool::take() {
-    if (!any_waits_.load(std::memory_order_relaxed)) return std::nullopt;
-    const std::lock_guard lock(lock_);
-    if (waiting_.empty()) return std::nullopt;
-    Piece piece = waiting_.take();
-    any_waits_.store(!waiting_.empty(), std::memory_order_relaxed);
-    return piece;
 }
 
 std::optional<uint64_t> Pool::poll_done() {
@@ -84,7 +71,7 @@ void Pool::sleep(Worker& w) {
     // A short phase of yields: the next segment of the same operation usually follows within microseconds.
     Time now = loop::Loop::now();
     for (int i = 0; i < 64; ++i) {
-        if (any_waits_.load(std::memory_order_relaxed) || stopping_.load(std::memory_order_relaxed)) return;
+        if (waiting_.any() || stopping_.load(std::memory_order_relaxed)) return;
         if (!loop::yield(w.yields, now)) break;
     }
     w.wakeup.announce_sleep();
@@ -101,7 +88,7 @@ void Pool::report(Worker& w) {
 
 // True: no piece waits, and no completion that finds room; poll_done() wakes a worker whose queue was full.
 bool Pool::may_sleep(Worker& w) {
-    if (any_waits_.load(std::memory_order_relaxed)) return false;
+    if (waiting_.any()) return false;
     if (!w.done_outbox.waits()) return true;
     report(w);
     return w.done_outbox.waits();
@@ -110,7 +97,7 @@ bool Pool::may_sleep(Worker& w) {
 void Pool::run(Worker& w) {
     loop::set_slice(loop::Slice::bulk);
     while (true) {
-        const auto piece = take();
+        const auto piece = waiting_.take();
         if (!piece) {
             report(w);
             if (stopping_.load(std::memory_order_seq_cst)) return;

@@ -2,14 +2,12 @@
 // Whose piece is next is decided when a worker takes it (FairQueue), so nobody's job waits behind all that
 // others have queued. The thread that ends a job's last piece reports it.
 //
-// Thread: submit(), poll_done() and the destructor belong to the control loop. The pieces that wait are under
-// a lock, kept for as long as it takes to queue or to take one (and, rarely, for a slice of a worker that the
-// kernel stops meanwhile); completions go through single-producer queues.
+// Thread: submit(), poll_done() and the destructor belong to the control loop, which waits for no worker
+// [K32]. Workers take pieces under a lock; completions go through single-producer queues.
 #pragma once
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -18,7 +16,7 @@
 #include "core/yields.hpp"
 #include "engine/ports.hpp"
 #include "loop/wakeup.hpp"
-#include "workers/fair_queue.hpp"
+#include "workers/shared_queue.hpp"
 
 namespace nexar::workers {
 
@@ -49,19 +47,16 @@ class Pool final : public engine::Workers {
     void report(Worker& w);
     bool may_sleep(Worker& w);
     void wake(size_t most);
-    std::optional<Piece> take();
 
     std::vector<std::unique_ptr<Worker>> workers_;  // empty: every job runs on the loop
     // Each worker takes its next piece when it is free: so an urgent one waits for pieces that run, and for
     // no other ones [K26], and no worker waits for the loop.
-    std::mutex lock_;
-    FairQueue waiting_;                   // under lock_
-    std::atomic<bool> any_waits_{false};  // waiting_ is not empty; written under lock_
-    std::deque<uint64_t> done_inline_;    // finished on the loop, and not polled
-    loop::Wakeup* loop_wakeup_;           // ends the loop's poll; outlives this
-    std::atomic<bool> stopping_{false};   // the destructor runs
-    size_t next_ = 0;                     // where wake() looks next
-    size_t in_flight_ = 0;                // submitted and not polled
+    SharedQueue waiting_;
+    std::deque<uint64_t> done_inline_;   // finished on the loop, and not polled
+    loop::Wakeup* loop_wakeup_;          // ends the loop's poll; outlives this
+    std::atomic<bool> stopping_{false};  // the destructor runs
+    size_t next_ = 0;                    // where wake() looks next
+    size_t in_flight_ = 0;               // submitted and not polled
 };
 
 }  // namespace nexar::workers
