@@ -172,6 +172,30 @@ TEST_CASE("frames of the log on a mesh without one break the rules, and discard 
     CHECK(net.discarded.empty());  // the log is that of another mesh
 }
 
+TEST_CASE("a goodbye follows all that was logged before it, and what is logged behind it goes with the log",
+          "[L4][L6]") {
+    for (const bool has_room : {true, false}) {
+        CAPTURE(has_room);
+        Net net(2, 1, with_log());
+        REQUIRE(net.run());
+        Wire& wire = net.wire(0, 1);
+        if (!has_room) wire.capacity[index_of(Class::control)] = 0;
+        for (uint64_t n = 1; n <= 3; ++n) net[0].append(peer(1), numbered(n), std::nullopt);
+        REQUIRE(net[0].send_message(peer(1), numbered(4)));
+        wire.capacity[index_of(Class::control)] = 1 << 20;
+        net[0].on_room(peer(1));
+        REQUIRE(net.run());
+        CHECK(in_order(net, 1) == 4);
+        // The receiver of a goodbye drops its peer: nothing that comes later is taken, or waits for it.
+        net[1].drop_peer(peer(0));
+        net[0].append(peer(1), numbered(5), std::nullopt);
+        REQUIRE(net.run());
+        CHECK(in_order(net, 1) == 4);
+        net[1].append(peer(0), numbered(1), std::nullopt);
+        CHECK(net[1].log_of(peer(0))->queued_bytes() == 0);
+    }
+}
+
 TEST_CASE("the log of an incarnation that is over goes with it", "[L6]") {
     Net net(2, 1, with_log());
     net.disconnect(0, 1);
