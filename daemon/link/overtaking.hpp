@@ -28,6 +28,8 @@ class Overtaking {
         for (size_t i = index_of(stream) + 1; i < class_count; ++i)
             if (waits(channel, static_cast<Class>(i), tenant)) rows_[i].ahead += bytes;
         Row& row = rows_[index_of(stream)];
+        // All that waited here may have gone unseen: what passed it did not pass what comes now.
+        settle(channel, stream, row);
         if (row.last != tenant) row.others_end = row.written;
         row.last = tenant;
         row.written += bytes;
@@ -54,11 +56,15 @@ class Overtaking {
         Row& row = rows_[index_of(stream)];
         const uint64_t end = row.last == tenant ? row.others_end : row.written;
         if (end <= row.gone) return false;
+        settle(channel, stream, row);
+        return end > row.gone;
+    }
+    // Looks what has been acknowledged.
+    static void settle(const Channel& channel, Class stream, Row& row) {
         const uint64_t gone = row.written - std::min<uint64_t>(row.written, channel.held(stream));
         row.ahead -= std::min(row.ahead, gone - std::min(gone, row.gone));
         row.gone = std::max(gone, row.gone);
         if (row.gone == row.written) row.ahead = 0;
-        return end > row.gone;
     }
 
     std::array<Row, class_count> rows_{};

@@ -4,6 +4,7 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include "harness.hpp"
+#include "link/overtaking.hpp"
 #include "link/send_turns.hpp"
 
 namespace nexar::link::test {
@@ -396,6 +397,81 @@ TEST_CASE("urgent chunks pass another tenant's bytes in a connection by their sh
         REQUIRE(tenants.net.run());
         CHECK(tenants.order().size() == 40 + chunks);
     }
+}
+
+namespace {
+
+// A connection of which the test says what is not acknowledged.
+struct Held final : Channel {
+    size_t bytes[class_count] = {};
+    size_t room(Class) const override { return 1 << 28; }
+    void write(Class, std::span<const Bytes>) override {}
+    size_t held(Class cls) const override { return bytes[index_of(cls)]; }
+};
+
+}  // namespace
+
+TEST_CASE("what passed bytes that have left counts for nothing when there are others", "[link][K31]") {
+    constexpr uint64_t few = 1000;
+    const Account urgent(1), other(2);
+    for (const bool own_behind : {false, true}) {
+        CAPTURE(own_behind);
+        Held channel;
+        Overtaking overtaking;
+        const auto write = [&](Class stream, Account tenant, uint64_t bytes) {
+            overtaking.wrote(channel, stream, tenant, bytes);
+            channel.bytes[index_of(stream)] += bytes;
+        };
+        for (int again = 0; again < 4; ++again) {
+            CAPTURE(again);
+            write(Class::bulk, other, few);
+            REQUIRE(overtaking.stream_for(channel, Class::rpc, urgent, frame_bytes_max) == Class::rpc);
+            write(Class::rpc, urgent, frame_bytes_max);
+            REQUIRE(overtaking.stream_for(channel, Class::rpc, urgent, frame_bytes_max) == Class::bulk);
+            if (own_behind) {
+                write(Class::bulk, urgent, few);
+                channel.bytes[index_of(Class::bulk)] = few;
+                REQUIRE(overtaking.stream_for(channel, Class::rpc, urgent, few) == Class::rpc);
+            }
+            // All of it is acknowledged, and nothing urgent was sent meanwhile.
+            channel.bytes[index_of(Class::rpc)] = channel.bytes[index_of(Class::bulk)] = 0;
+        }
+    }
+}
+
+TEST_CASE("urgent chunks wait for a full stream of their own tenant's only as its share", "[link][K23]") {
+    constexpr size_t urgent = 12, filled = 6;
+    Tenants tenants({{1, 1, 40 * chunk_bytes_max, Class::bulk, Priority::bulk}});
+    Net& net = tenants.net;
+    Wire& wire = net.wire(0, 1);
+    wire.capacity = {1 << 28, 1 << 28, 1 << 28, filled * frame_bytes_max};
+    tenants.send();
+    REQUIRE(tenants.order().size() == filled);
+    Memory memory(urgent * chunk_bytes_max);
+    net[1].post(batch(7, {recv_spec(key(1, 77), 0, memory, chunk_bytes_max)}, {}));
+    for (const Class cls : {Class::control, Class::rpc}) net.deliver(1, 0, cls, 1 << 20);
+    net[1].flush();
+    net.deliver(1, 0, Class::control, 1 << 20);
+    SendSpec send = send_spec(key(1, 77), 1, memory, chunk_bytes_max);
+    send.account = Account(1);
+    send.priority = Priority::critical;
+    net[0].post(batch(7, {}, {send}));
+    net[0].flush();
+    // A connection empties the most urgent stream first.
+    const auto left = [&wire] { return std::ranges::count(data_order(wire), Class::rpc); };
+    size_t bulk = 0;
+    while (left() < static_cast<int64_t>(urgent)) {
+        const Class next = wire.streams[index_of(Class::rpc)].empty() ? Class::bulk : Class::rpc;
+        const size_t n = std::min<size_t>(wire.streams[index_of(next)].size(), 4096);
+        REQUIRE(n > 0);
+        net.deliver(0, 1, next, n);
+        net[0].on_room(peer(1));
+        if (next == Class::bulk) bulk += n;
+    }
+    CHECK(bulk <= urgent / 4 * frame_bytes_max);
+    wire.capacity.fill(1 << 28);
+    net[0].on_room(peer(1));
+    REQUIRE(net.run());
 }
 
 TEST_CASE("urgent chunks pass all of their own tenant's bytes in a connection", "[link][K31][K23]") {
