@@ -9,11 +9,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <ctime>
 
 #include "clusters.hpp"
 #include "support/faults.hpp"
+#include "transport/quic_port.hpp"
 #include "writers/state_writer.hpp"
 
 using namespace nexar;
@@ -204,7 +206,10 @@ struct Beside {
     std::optional<Identity> identity;
     Loop loop;
     loop::Wakeup wakeup;
-    Log log{[](Level, const std::string&) {}};
+    size_t goodbyes = 0;  // that it has received
+    Log log{[this](Level, const std::string& line) {
+        goodbyes += line.starts_with("peer_down") && contains(line, "sent goodbye");
+    }};
     writers::StateWriter writer{state, wakeup};
     std::unique_ptr<Member> member;
 
@@ -313,4 +318,29 @@ TEST_CASE("a roster that cannot be saved is an event, and the next change tries 
     syncs_until_connected(first, second);
     wait_for_roster(first, second.config.listen);
     CHECK(events == 1);
+}
+
+TEST_CASE("a member that stops says goodbye to all of its peers, however many there are", "[node]") {
+    constexpr size_t peers = 10;  // more than two turns of the port send to
+    static_assert(peers > 2 * transport::QuicPort::batches_per_turn);
+    Alone first;
+    std::vector<std::unique_ptr<Beside>> others;
+    for (size_t i = 0; i < peers; ++i) {
+        others.push_back(std::make_unique<Beside>(first));
+        others.back()->start(first);
+        syncs_until_connected(first, *others.back());
+    }
+    const NodeId gone = first.identity->node;
+    first.member->say_goodbye(Loop::now(), "stopping");
+    first.member.reset();
+    const Time end = Loop::now() + 20s;
+    const auto knows = [&](const auto& other) {
+        return std::ranges::none_of(other->member->peers(),
+                                    [&](const auto& peer) { return peer.second.info.record.node == gone; });
+    };
+    while (!std::ranges::all_of(others, knows)) {
+        REQUIRE(Loop::now() < end);
+        for (auto& other : others) other->member->step(Loop::now());
+    }
+    for (const auto& other : others) CHECK(other->goodbyes == 1);
 }
