@@ -60,6 +60,9 @@ ServerConfig ServerConfig::of_status(std::string path, std::string label) {
     c.answer_bytes_max = 2 << 20;
     c.requests_per_turn_max = 1;
     c.accepts_per_turn_max = 4;
+    c.connection_interval = std::chrono::milliseconds(2);
+    c.connections_at_once_max = 256;
+    c.waiting_of_user_max = 256;
     c.request_interval = std::chrono::milliseconds(200);
     c.requests_at_once_max = 10;
     c.request_deadline = std::chrono::seconds(5);
@@ -104,7 +107,10 @@ Server::Server(const ServerConfig& config, loop::Loop& loop, Facade& facade, Log
       calls_(std::move(calls)),
       unclosed_max_(unclosed_max()),
       shut_out_(config.path, config.mode),
+      newcomers_(config.connection_interval, config.connections_at_once_max),
       pace_(config.request_interval, config.requests_at_once_max) {
+    constexpr size_t users = 8;
+    config_.waiting_of_user_max = std::clamp<size_t>(unclosed_max_ / users, 1, config_.waiting_of_user_max);
     listener_ = loop.watch(socket_.fd, true, false, [this](loop::Loop::Ready) { accept_some(); });
     ended_ = loop.watch(calls_->ready_fd(), true, false, [this](loop::Loop::Ready) { take_ended(); });
 }
@@ -112,6 +118,7 @@ Server::Server(const ServerConfig& config, loop::Loop& loop, Facade& facade, Log
 Server::~Server() {
     // Answers that come later find no connection: they hold the connections weakly.
     connections_.clear();
+    newcomers_.take_all();
     listener_.reset();
     ended_.reset();
     remove_socket(config_.path, socket_);
@@ -120,7 +127,7 @@ Server::~Server() {
 
 void Server::accept_some() {
     for (int i = 0; i < config_.accepts_per_turn_max; ++i) {
-        if (closer_->descriptors() + calls_->to_hang_up() > unclosed_max_)
+        if (closer_->descriptors() + calls_->to_hang_up() + newcomers_.waiting() > unclosed_max_)
             return pause_listening("too many descriptors are not closed yet");
         const int fd = ::accept4(socket_.fd, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd >= 0) {
@@ -136,9 +143,10 @@ void Server::accept_some() {
 void Server::pause_listening(const std::string& why) {
     log_->warn("admin_accept_failed", {field("why", why)});
     listener_->want(false, false);
-    listen_again_ = loop::Loop::now() + listener_pause;
+    listen_again_ = config_.clock() + listener_pause;
 }
 
+// A connection that came beyond its user's pace waits, unread [N18].
 void Server::admit(loop::Fd fd) {
     auto connection = std::make_shared<Connection>();
     connection->server = this;
@@ -152,13 +160,32 @@ void Server::admit(loop::Fd fd) {
         connection->caller.may_change = false;
         connection->caller.status_label = config_.status_label;
     }
-    const bool too_many = calls_->unclosed(caller->uid) > config_.unclosed_of_user_max;
-    if (too_many) shut_out(caller->uid);
+    const Time now = config_.clock();
+    const uint32_t uid = caller->uid;
+    if (newcomers_.add(uid, now, connection, config_.waiting_of_user_max)) return begin_some(now, 1);
+    calls_->answer(connection->socket,
+                   fail(Errc::table_full, std::to_string(config_.waiting_of_user_max) +
+                                              " connections of user " + std::to_string(uid) + " wait"));
+    if (newcomers_.is_at_pace(uid, now)) shut_out(uid);
+}
+
+void Server::begin_some(Time now, size_t of_user_max) {
+    newcomers_.ask(now, of_user_max, [this](const std::shared_ptr<Connection>& connection) {
+        begin(connection);
+        return true;
+    });
+}
+
+void Server::begin(const std::shared_ptr<Connection>& connection) {
+    ++begun_;
+    const uint32_t uid = connection->caller.uid;
+    const bool too_many = calls_->unclosed(uid) > config_.unclosed_of_user_max;
+    if (too_many) shut_out(uid);
     const std::string why =
-        too_many ? "too many connections of user " + std::to_string(caller->uid) + " are not closed yet"
-                 : why_refused(caller->uid);
+        too_many ? "too many connections of user " + std::to_string(uid) + " are not closed yet"
+                 : why_refused(uid);
     if (!why.empty()) return calls_->answer(connection->socket, fail(Errc::table_full, why));
-    connection->deadline = loop::Loop::now() + config_.request_deadline;
+    connection->deadline = config_.clock() + config_.request_deadline;
     connection->watch =
         loop_->watch(connection->socket->fd.get(), true, false,
                      [this, id = connection->id](loop::Loop::Ready ready) { on_ready(id, ready); });
@@ -183,14 +210,16 @@ void Server::shut_out(uint32_t uid) {
     const auto done = shut_out_.add(uid);
     log_->warn("user_shut_out", {field("socket", config_.path), field("uid", uid),
                                  field("unclosed_connections", calls_->unclosed(uid)),
+                                 field("connections_waiting", newcomers_.waiting(uid)),
                                  field("reason", done ? "" : done.error().text)});
-    let_in_at_ = std::min(let_in_at_, loop::Loop::now() + let_in_pause);
+    let_in_at_ = std::min(let_in_at_, config_.clock() + let_in_pause);
 }
 
 void Server::let_in(Time now) {
     if (now < let_in_at_) return;
     for (const uint32_t uid : std::set(shut_out_.users()))
-        if (calls_->unclosed(uid) <= config_.unclosed_of_user_max / 2 && shut_out_.remove(uid))
+        if (calls_->unclosed(uid) <= config_.unclosed_of_user_max / 2 &&
+            newcomers_.waiting(uid) <= config_.waiting_of_user_max / 2 && shut_out_.remove(uid))
             log_->info("user_let_in", {field("socket", config_.path), field("uid", uid)});
     let_in_at_ = shut_out_.users().empty() ? never : now + let_in_pause;
 }
@@ -234,7 +263,7 @@ void Server::take_ended() {
                 break;
             case Calls::Ended::What::written:
                 c.writing = false;
-                c.deadline = loop::Loop::now() + config_.request_deadline;
+                c.deadline = config_.clock() + config_.request_deadline;
         }
         advance(connection);
     }
@@ -268,7 +297,7 @@ bool Server::take_line(const std::shared_ptr<Connection>& connection, unsigned t
         c.last = true;
         return true;
     }
-    const Time now = loop::Loop::now();
+    const Time now = config_.clock();
     const Time begin = pace_.next(c.caller.uid, now);
     if (taken == config_.requests_per_turn_max || begin > now) {
         c.resume_at = begin > now ? begin : Time{};
@@ -286,7 +315,7 @@ void Server::ask(const std::shared_ptr<Connection>& connection, const std::strin
     const auto request = parse_request(line);
     if (!request) return answer(c, fail(request.error()));
     c.waiting = true;
-    c.deadline = loop::Loop::now() + config_.answer_deadline;
+    c.deadline = config_.clock() + config_.answer_deadline;
     const uint64_t question = ++c.questions;
     // Weak: the answer may come after the end of the connection or of the server.
     Caller caller = c.caller;
@@ -313,7 +342,7 @@ void Server::answer(Connection& connection, Result<std::string> result) {
                            "the answer has " + std::to_string(result->size()) + " bytes, at most " +
                                std::to_string(config_.answer_bytes_max) + " are sent; ask for one group"));
     connection.writing = true;
-    connection.deadline = loop::Loop::now() + config_.write_deadline;
+    connection.deadline = config_.clock() + config_.write_deadline;
     calls_->answer(connection.socket, std::move(result));
 }
 
@@ -340,6 +369,7 @@ void Server::on_time(Time now) {
         listener_->want(true, false);
     }
     let_in(now);
+    begin_some(now, static_cast<size_t>(config_.accepts_per_turn_max));
     std::vector<std::shared_ptr<Connection>> due;
     for (const auto& [id, connection] : connections_)
         if (connection->resume_at <= now || connection->deadline <= now) due.push_back(connection);
@@ -362,7 +392,7 @@ void Server::on_time(Time now) {
 }
 
 Time Server::wake_at() const {
-    Time wake = std::min(listen_again_, let_in_at_);
+    Time wake = std::min({listen_again_, let_in_at_, newcomers_.next()});
     for (const auto& [id, connection] : connections_)
         wake = std::min({wake, connection->resume_at, connection->deadline});
     return wake;

@@ -4,6 +4,7 @@
 // the loop's turn calls on_time() at wake_at().
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -14,6 +15,7 @@
 #include "control/facade.hpp"
 #include "core/log.hpp"
 #include "core/pace.hpp"
+#include "core/paced_queue.hpp"
 #include "core/time.hpp"
 #include "loop/fd.hpp"
 #include "loop/loop.hpp"
@@ -36,12 +38,18 @@ struct ServerConfig {
     size_t answer_bytes_max = 8 << 20;
     unsigned requests_per_turn_max = 16;  // of one connection, before the loop continues
     int accepts_per_turn_max = 16;
+    // Connections of one uid that begin: one in each interval, some at once after a pause [N18]. Later ones
+    // wait; he is shut out when more than `waiting` do. An interval of 0: no limit.
+    Duration connection_interval{0};
+    unsigned connections_at_once_max = 1;
+    size_t waiting_of_user_max = 64;    // fewer with few descriptors
     Duration request_interval{0};       // of one uid; earlier requests wait. 0: no limit
     unsigned requests_at_once_max = 1;  // of one uid after a pause, with request_interval
     Duration request_deadline{
         15'000'000'000};  // from connecting, or from the last answer, to the end of a line
     Duration answer_deadline{60'000'000'000};  // for the facade; a join takes seconds
     Duration write_deadline{10'000'000'000};   // for the caller to read its answer
+    std::function<Time()> clock = loop::Loop::now;
 
     // Open to every user of the host, who gets the answers of tenant (label, uid): tight limits [C8].
     static ServerConfig of_status(std::string path, std::string label);
@@ -58,6 +66,8 @@ class Server {
     void on_time(Time now);
     Time wake_at() const;
     size_t connections() const { return connections_.size(); }
+    uint64_t begun() const { return begun_; }  // connections, also those that were refused then
+    size_t waiting() const { return newcomers_.waiting(); }
 
   private:
     struct Connection;
@@ -66,6 +76,8 @@ class Server {
            loop::ReleaserRef closer, std::unique_ptr<Calls> calls);
     void accept_some();
     void admit(loop::Fd fd);
+    void begin_some(Time now, size_t of_user_max);
+    void begin(const std::shared_ptr<Connection>& connection);
     void pause_listening(const std::string& why);
     std::string why_refused(uint32_t uid) const;
     void shut_out(uint32_t uid);
@@ -97,7 +109,9 @@ class Server {
     Time listen_again_ = never;  // accept() failed: the listener is not watched until then; never: it is
     std::map<uint64_t, std::shared_ptr<Connection>> connections_;  // by id
     uint64_t next_connection_ = 1;
-    Pace pace_;
+    PacedQueue<std::shared_ptr<Connection>> newcomers_;  // accepted, by uid
+    uint64_t begun_ = 0;
+    Pace pace_;  // of requests
 };
 
 }  // namespace nexar::control

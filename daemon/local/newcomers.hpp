@@ -7,13 +7,9 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
-#include <deque>
-#include <functional>
-#include <map>
 #include <vector>
 
-#include "core/pace.hpp"
+#include "core/paced_queue.hpp"
 #include "core/tenant.hpp"
 #include "local/courier.hpp"
 
@@ -29,30 +25,24 @@ struct Newcomer {
 class Newcomers {
   public:
     // As of Pace.
-    Newcomers(Duration interval, unsigned at_once) : pace_(interval, at_once) {}
+    Newcomers(Duration interval, unsigned at_once) : queue_(interval, at_once) {}
 
-    // False: as many of its user wait, and it is left as it was; it counts as one that begins.
-    bool add(Time now, Newcomer& one, size_t of_user_max);
-    // Asks of each user those whose turn has come, at most so many, while the answer is yes: it waits no
-    // more. After a no they are asked again when 10 ms have passed.
-    using Question = std::function<bool(Newcomer&)>;
-    void ask(Time now, size_t of_user_max, const Question& has_begun);
-    std::vector<Newcomer> take_all();
-    Time next() const;  // when to ask; never: none waits
-    // He begins as many as he may.
-    bool is_at_pace(const Tenant& user, Time now) const { return pace_.next(user.number, now) > now; }
-    size_t waiting(const Tenant& user) const;
-    size_t waiting() const { return count_; }
+    // As of PacedQueue.
+    bool add(Time now, Newcomer& one, size_t of_user_max) {
+        return queue_.add(one.tenant->number, now, one, of_user_max);
+    }
+    using Question = PacedQueue<Newcomer>::Question;
+    void ask(Time now, size_t of_user_max, const Question& has_begun) {
+        queue_.ask(now, of_user_max, has_begun);
+    }
+    std::vector<Newcomer> take_all() { return queue_.take_all(); }
+    Time next() const { return queue_.next(); }
+    bool is_at_pace(const Tenant& user, Time now) const { return queue_.is_at_pace(user.number, now); }
+    size_t waiting(const Tenant& user) const { return queue_.waiting(user.number); }
+    size_t waiting() const { return queue_.waiting(); }
 
   private:
-    struct Row {
-        std::deque<Newcomer> waiting;  // not empty
-        Time again{};                  // not to be asked before
-    };
-
-    Pace pace_;
-    std::map<uint64_t, Row> rows_;  // by tenant
-    size_t count_ = 0;              // in all rows
+    PacedQueue<Newcomer> queue_;  // by tenant
 };
 
 }  // namespace nexar::local
