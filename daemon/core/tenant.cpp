@@ -49,6 +49,17 @@ uint64_t TenantLimits::share(Resource resource) const {
     return std::max<uint64_t>(1, all / 100 * share_percent + all % 100 * share_percent / 100);
 }
 
+// Never so much that a user who is alone does not get his share.
+uint64_t TenantLimits::kept(Resource resource) const {
+    constexpr uint64_t part = 8;
+    return std::min(total(resource) / part, total(resource) - std::min(share(resource), total(resource)));
+}
+
+uint64_t TenantLimits::start(Resource resource) const {
+    constexpr uint64_t part = 256;
+    return std::max<uint64_t>(1, total(resource) / part);
+}
+
 uint64_t TenantLimits::log_lines_per_second() const {
     return std::max<uint64_t>(1, EventLimit::lines_per_second * share_percent / 100);
 }
@@ -90,36 +101,46 @@ void Tenant::remove(Resource resource, uint64_t amount) {
     totals_->used[at].fetch_sub(amount, std::memory_order_relaxed);
 }
 
-Result<void> Tenant::check_room(Resource resource, uint64_t amount, uint64_t needed) const {
+Result<void> Tenant::check_room(Resource resource, uint64_t amount, uint64_t needed, uint64_t kept) const {
     const Row& row = row_of(resource);
-    const auto refuse = [&](const std::string& who, uint64_t has, uint64_t limit) {
+    const auto refuse = [&](const std::string& who, uint64_t has, uint64_t limit, const std::string& part) {
         return fail(row.code, who + " has " + std::to_string(has) + " of at most " + std::to_string(limit) +
                                   " " + row.name +
-                                  (amount == 1 ? "" : " and asks for " + std::to_string(amount)) + " (" +
-                                  row.key + " = " + std::to_string(limits().total(resource)) +
+                                  (amount == 1 ? "" : " and asks for " + std::to_string(amount)) + part +
+                                  " (" + row.key + " = " + std::to_string(limits().total(resource)) +
                                   ", of which one user may have " + std::to_string(limits().share_percent) +
                                   " %: user_share_percent)");
     };
     const uint64_t own = used(resource), share = limits().share(resource);
-    if (own > share || needed > share - own) return refuse(name.text(), own, share);
+    if (own > share || needed > share - own) return refuse(name.text(), own, share, "");
     const uint64_t all = totals_->used[static_cast<size_t>(resource)].load(),
                    total = limits().total(resource);
-    if (all > total || needed > total - all) return refuse("this daemon", all, total);
+    if (all > total || needed > total - all) return refuse("this daemon", all, total, "");
+    if (kept > total - all || needed > total - all - kept)
+        return refuse("this daemon", all, total,
+                      "; the last " + std::to_string(kept) + " are for users with at most " +
+                          std::to_string(limits().start(resource)));
     return {};
 }
 
+// [N19]
+uint64_t Tenant::kept_from_it(Resource resource, uint64_t amount) const {
+    const uint64_t start = limits().start(resource), own = used(resource);
+    return own <= start && amount <= start - own ? 0 : limits().kept(resource);
+}
+
 Result<ChargeRef> Tenant::charge(Resource resource, uint64_t amount) {
-    NEXAR_TRY_VOID(check_room(resource, amount, amount));
+    NEXAR_TRY_VOID(check_room(resource, amount, amount, kept_from_it(resource, amount)));
     return std::allocate_shared<const Charge>(Recycled<Charge>(), shared_from_this(), resource, amount);
 }
 
 Result<ChargeRef> Tenant::charge_beyond(Resource resource, uint64_t amount) {
-    NEXAR_TRY_VOID(check_room(resource, amount, 1));
+    NEXAR_TRY_VOID(check_room(resource, amount, 1, 0));
     return std::allocate_shared<const Charge>(Recycled<Charge>(), shared_from_this(), resource, amount);
 }
 
 Result<Count> Tenant::count(Resource resource, uint64_t amount) {
-    NEXAR_TRY_VOID(check_room(resource, amount, amount));
+    NEXAR_TRY_VOID(check_room(resource, amount, amount, kept_from_it(resource, amount)));
     return Count(*this, resource, amount);
 }
 

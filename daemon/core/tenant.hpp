@@ -48,6 +48,9 @@ struct TenantLimits {
     uint64_t& total(Resource resource) { return totals[static_cast<size_t>(resource)]; }
     uint64_t total(Resource resource) const { return totals[static_cast<size_t>(resource)]; }
     uint64_t share(Resource resource) const;
+    // The last part of a total is for users who have no more than a start [N19].
+    uint64_t kept(Resource resource) const;
+    uint64_t start(Resource resource) const;
     uint64_t log_lines_per_second() const;  // of one tenant: the same share of what an event may have
 };
 
@@ -120,8 +123,10 @@ class Tenant : public std::enable_shared_from_this<Tenant> {
   private:
     friend class Charge;
     friend class Count;
-    // An error: less than `needed` of the `amount` that is asked for is left of a limit.
-    Result<void> check_room(Resource resource, uint64_t amount, uint64_t needed) const;
+    // An error: less than `needed` of the `amount` that is asked for is left of a limit, where `kept` of the
+    // total counts as used.
+    Result<void> check_room(Resource resource, uint64_t amount, uint64_t needed, uint64_t kept) const;
+    uint64_t kept_from_it(Resource resource, uint64_t amount) const;
     void add(Resource resource, uint64_t amount);
     void remove(Resource resource, uint64_t amount);
 

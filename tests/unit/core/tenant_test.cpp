@@ -40,12 +40,64 @@ TEST_CASE("a tenant gets its share and no more, and leaves the rest to others", 
 
 TEST_CASE("the total is a limit too", "[core][N1]") {
     Tenants tenants(limits_of(10, 50));
-    const TenantRef a = tenants.of("", 1), b = tenants.of("", 2), c = tenants.of("", 3);
-    const auto first = take_all(a, Resource::regions), second = take_all(b, Resource::regions);
-    CHECK(first.size() + second.size() == 10);
-    const auto refused = c->charge(Resource::regions);
+    const TenantRef a = tenants.of("", 1), b = tenants.of("", 2), c = tenants.of("", 3),
+                    d = tenants.of("", 4);
+    const auto first = take_all(a, Resource::regions), second = take_all(b, Resource::regions),
+               third = take_all(c, Resource::regions);
+    CHECK(first.size() + second.size() + third.size() == 10);
+    const auto refused = d->charge(Resource::regions);
     REQUIRE(!refused);
     CHECK(refused.error().text.starts_with("this daemon has 10 of at most 10 regions"));
+}
+
+TEST_CASE("[N19] users who take all that they get leave a start for those who come", "[core]") {
+    TenantLimits limits;
+    limits.totals.fill(2000);
+    limits.share_percent = 30;
+    Tenants tenants(limits);
+    std::vector<ChargeRef> taken;
+    const auto take_all_of = [&](uint32_t uid) {
+        size_t count = 0;
+        for (auto& charge : take_all(tenants.of("", uid), Resource::sessions))
+            taken.push_back(std::move(charge)), ++count;
+        return count;
+    };
+    CHECK(take_all_of(1) == 600);
+    CHECK(take_all_of(2) == 600);
+    CHECK(take_all_of(3) == 550);
+    const auto refused = tenants.of("", 3)->charge(Resource::sessions);
+    REQUIRE(!refused);
+    CHECK(refused.error().code == Errc::table_full);
+    CHECK(refused.error().text ==
+          "this daemon has 1750 of at most 2000 sessions; the last 250 are for users with at most 7 "
+          "(sessions_max = 2000, of which one user may have 30 %: user_share_percent)");
+    for (uint32_t uid = 10; uid < 45; ++uid) CHECK(take_all_of(uid) == 7);
+    CHECK(take_all_of(50) == 5);
+    CHECK(take_all_of(51) == 0);
+    taken.erase(taken.begin());  // a place of the greedy comes back, but not to them
+    CHECK(take_all_of(1) == 0);
+    CHECK(take_all_of(51) == 1);
+}
+
+TEST_CASE("[N19] a user who is alone gets his share, whatever is kept for others", "[core]") {
+    for (const uint64_t total : {1u, 2u, 3u, 7u, 8u, 100u})
+        for (const uint64_t percent : {1u, 30u, 88u, 95u, 100u}) {
+            const TenantLimits limits = limits_of(total, percent);
+            Tenants tenants(limits);
+            CHECK(take_all(tenants.of("", 1), Resource::groups).size() == limits.share(Resource::groups));
+        }
+}
+
+TEST_CASE("[N19] an amount that ends above a start takes nothing of what is kept", "[core]") {
+    Tenants tenants(limits_of(1024, 50));
+    const ChargeRef half = *tenants.of("", 1)->charge(Resource::region_bytes, 512),
+                    rest = *tenants.of("", 2)->charge(Resource::region_bytes, 380);
+    const TenantRef late = tenants.of("", 3);
+    CHECK_FALSE(late->charge(Resource::region_bytes, 5));
+    CHECK(late->charge(Resource::region_bytes, 4));
+    CHECK(late->charge(Resource::region_bytes, UINT64_MAX).error().code == Errc::no_memory);
+    const auto beyond = late->charge_beyond(Resource::scratch_bytes, 2000);
+    CHECK(beyond);  // the rules of scratch memory are its own
 }
 
 TEST_CASE("an amount is taken whole or not at all, also the largest", "[core][N1]") {
