@@ -11,9 +11,8 @@ Renderer::Renderer(loop::Wakeup& loop_wakeup)
     : loop_wakeup_(&loop_wakeup), thread_(loop::quiet_thread([this] { run(); })) {}
 
 Renderer::~Renderer() {
-    phase_.wait(Phase::work);
-    phase_ = Phase::stop;
-    phase_.notify_all();
+    stopping_ = true;
+    news_.notify();
     thread_.join();
 }
 
@@ -21,7 +20,7 @@ void Renderer::start(Work work, control::Answer answer) {
     work_ = std::move(work);
     answer_ = std::move(answer);
     phase_ = Phase::work;
-    phase_.notify_all();
+    news_.notify();
 }
 
 bool Renderer::step() {
@@ -33,16 +32,19 @@ bool Renderer::step() {
 }
 
 void Renderer::run() {
-    for (Phase now = phase_; now != Phase::stop; now = phase_) {
-        if (now != Phase::work) {
-            phase_.wait(now);
-            continue;
+    while (true) {
+        if (phase_ == Phase::work) {
+            result_ = work_();
+            work_ = nullptr;
+            phase_ = Phase::done;
+            loop_wakeup_->notify();
+        } else if (stopping_) {
+            return;
+        } else {
+            news_.announce_sleep();
+            if (!has_news()) news_.sleep();
+            news_.awake();
         }
-        result_ = work_();
-        work_ = nullptr;
-        phase_ = Phase::done;
-        phase_.notify_all();
-        loop_wakeup_->notify();
     }
 }
 

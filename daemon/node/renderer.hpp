@@ -31,12 +31,17 @@ class Renderer {
     bool step();
 
   private:
-    enum class Phase : uint8_t { idle, work, done, stop };
+    enum class Phase : uint8_t { idle, work, done };
     void run();
+    bool has_news() const { return phase_ == Phase::work || stopping_; }
 
     loop::Wakeup* loop_wakeup_;
+    // The thread's. Not a wait for phase_: the wake of a futex goes through all that waits in its hash
+    // bucket, and the loop has no time for that.
+    loop::Wakeup news_;
     // work: work_ and result_ belong to the thread; otherwise they are the loop's.
     std::atomic<Phase> phase_{Phase::idle};
+    std::atomic<bool> stopping_{false};
     Work work_;
     Result<std::string> result_;
     control::Answer answer_;

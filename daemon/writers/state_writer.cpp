@@ -12,10 +12,10 @@ StateWriter::StateWriter(const StateDir& state, loop::Wakeup& loop_wakeup)
 StateWriter::~StateWriter() {
     while (!queue_.empty()) {
         step();
-        phase_.wait(Phase::work);
+        wait_for_disk();
     }
-    phase_ = Phase::stop;
-    phase_.notify_all();
+    stopping_ = true;
+    news_.notify();
     thread_.join();
 }
 
@@ -38,25 +38,35 @@ void StateWriter::hand_over() {
     batch_ = queue_.begin();
     if (!batch_) return;
     phase_ = Phase::work;
-    phase_.notify_all();
+    news_.notify();  // not of a futex: its wake goes through all that waits in its hash bucket
+}
+
+void StateWriter::wait_for_disk() {
+    end_.announce_sleep();
+    while (phase_ == Phase::work) end_.sleep();
+    end_.awake();
 }
 
 void StateWriter::wait_for(const storage::Saving& saving) {
     while (!saving.outcome()) {
         step();
-        phase_.wait(Phase::work);
+        wait_for_disk();
     }
 }
 
 void StateWriter::run() {
-    for (Phase now = phase_; now != Phase::stop; now = phase_) {
-        if (now == Phase::work) {
+    while (true) {
+        if (phase_ == Phase::work) {
             outcome_ = state_->apply(*batch_);
             phase_ = Phase::done;
-            phase_.notify_all();
+            end_.notify();
             loop_wakeup_->notify();
+        } else if (stopping_) {
+            return;
         } else {
-            phase_.wait(now);
+            news_.announce_sleep();
+            if (!has_news()) news_.sleep();
+            news_.awake();
         }
     }
 }

@@ -28,15 +28,20 @@ class StateWriter final : public storage::Port {
     void wait_for(const storage::Saving& saving);
 
   private:
-    enum class Phase : uint8_t { idle, work, done, stop };
+    enum class Phase : uint8_t { idle, work, done };
     void run();
     void hand_over();
+    void wait_for_disk();
+    bool has_news() const { return phase_ == Phase::work || stopping_; }
 
     const StateDir* state_;
     loop::Wakeup* loop_wakeup_;
+    loop::Wakeup news_;  // the thread's
+    loop::Wakeup end_;   // wait_for_disk()'s
     storage::WriteQueue queue_;
     // work: batch_ belongs to the thread; done: outcome_ belongs to the loop again.
     std::atomic<Phase> phase_{Phase::idle};
+    std::atomic<bool> stopping_{false};
     const storage::Batch* batch_ = nullptr;
     storage::Outcome outcome_;
     std::thread thread_;
