@@ -26,8 +26,7 @@ void Engine::Impl::children_coming(const Family& family, const GroupId& parent) 
 // What was kept for children that were not made here is answered as for any unknown group.
 void Engine::Impl::children_done(const Family& family) {
     coming.erase(family);
-    const auto of_family = [&](const GroupId& id) { return family_in(id) == family; };
-    for (const EarlyMessages::Kept& e : early.take_if(of_family)) dispatch(e.from, e.message);
+    for (const EarlyMessages::Kept& e : early.take(family)) dispatch(e.from, e.message);
 }
 
 Result<GroupInfo> Engine::Impl::make_child(GroupFacts facts, std::vector<LocalRank> local) {

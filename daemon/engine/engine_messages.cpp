@@ -48,7 +48,7 @@ void Engine::Impl::keep_early(link::PeerIndex from, const GroupId& group, const 
     }
     const size_t bytes = wire::encode(message).size();
     if (early.keep(from, group, message, bytes)) return;
-    early.drop_if([this](const EarlyMessages::Kept& kept) { return !awaits(kept.from, kept.group); });
+    early.drop_if(from, [&](const GroupId& other) { return !awaits(from, other); });
     if (early.keep(from, group, message, bytes)) return;
     context.ports.peers.discard_log(from, "too many messages about groups that are not active here yet");
 }
