@@ -102,6 +102,7 @@ Result<void> Server::start() {
 Server::~Server() {
     for (Session* session : order_) unwatch(*session);
     order_.clear();
+    by_user_.clear();
     sessions_.clear();
     refuse_newcomers({Errc::daemon_lost, "the daemon stops", -1, -1, {}});
     if (courier_) {
@@ -342,6 +343,7 @@ Result<void> Server::begin_session(Time now, Newcomer& one, ChargeRef charge) {
         id, Client{connection, std::move(peer), tenant, std::move(charge)}, host, until);
     handshakes_.emplace_back(until, id);
     order_.push_back(session.get());
+    by_user_.emplace(std::pair(tenant->number, id), session.get());
     const auto turn = turns_.add(*session, tenant->number);
     sessions_.emplace(id.value, Row{std::move(session), turn});
     if (sessions_.size() == 1) tick(now);  // without sessions it does not move
@@ -511,6 +513,7 @@ void Server::forget(Session& session, Time now) {
                    {field("session", id), field("pid", session.pid()),
                     field("tenant", session.tenant().name.text()), field("reason", session.why().text)});
     unwatch(session);
+    by_user_.erase({session.tenant().number, id});
     const Row& row = *find(id);
     turns_.remove(row.turn);
     if (row.busy) --busy_;
@@ -542,8 +545,11 @@ uint64_t Server::memory_bytes() const {
 
 std::vector<SessionUse> Server::sessions_of(const TenantName& tenant) const {
     std::vector<SessionUse> out;
-    for (Session* session : order_) {
-        if (session->tenant().name != tenant) continue;
+    const TenantRef user = tenants_->find(tenant);
+    if (!user) return out;
+    for (auto at = by_user_.lower_bound({user->number, SessionId(0)});
+         at != by_user_.end() && at->first.first == user->number; ++at) {
+        Session* session = at->second;
         const SessionCore* core = session->core();
         out.push_back({session->pid(), core ? core->region_bytes() : 0, core ? core->in_flight() : 0});
     }

@@ -7,6 +7,7 @@
 
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -196,6 +197,8 @@ class Server final : public engine::Clients {
     RobustList robust_;
     std::unordered_map<uint64_t, Row> sessions_;  // by SessionId, until sweep()
     std::vector<Session*> order_;                 // the same sessions, in order of arrival
+    // The same, by the tenant's number and in order of arrival [N22].
+    std::map<std::pair<uint64_t, SessionId>, Session*> by_user_;
     RingTurns<Session> turns_;
     UserSockets sockets_;
     // By deadline: those that are not over, and some others.

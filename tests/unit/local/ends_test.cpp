@@ -123,3 +123,36 @@ TEST_CASE("a user whose many sessions end does not delay the end of another user
     CHECK(server->sessions_of(single).empty());
     CHECK(server->sessions() >= clients - 2 * most);
 }
+
+TEST_CASE("[N22] a user's sessions are his own, also when some of them and others' have ended", "[local]") {
+    const std::vector<std::string> labels{"one", "two", "three"};
+    StillServer server(labels);
+    const auto name = [](const std::string& label) { return TenantName{label, ::getuid()}; };
+    const auto count = [&](const std::string& label) { return server->sessions_of(name(label)).size(); };
+    std::vector<local::Fd> sockets;
+    for (size_t i = 0; i < 12; ++i) {
+        sockets.push_back(session_socket());
+        REQUIRE(connect_to(sockets.back(), server.path_of(labels[i % 2])));
+        while (server->sessions() <= i) REQUIRE(server.take(10000));
+    }
+    CHECK(count("one") == 6);
+    CHECK(count("two") == 6);
+    CHECK(count("three") == 0);
+    CHECK(count("nobody") == 0);
+    for (const auto& use : server->sessions_of(name("one")))
+        CHECK(use.pid == static_cast<uint32_t>(::getpid()));
+
+    for (const size_t i : {0u, 4u, 7u}) sockets[i].reset();
+    while (server->sessions() > 9) {
+        REQUIRE(server.take(10000));
+        server->poll(StillServer::now);
+    }
+    CHECK(count("one") == 4);
+    CHECK(count("two") == 5);
+    sockets.clear();
+    while (server->sessions() > 0) {
+        REQUIRE(server.take(10000));
+        server->poll(StillServer::now);
+    }
+    for (const std::string& label : labels) CHECK(count(label) == 0);
+}
