@@ -8,8 +8,6 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
-#include <optional>
-#include <set>
 #include <string>
 #include <utility>
 
@@ -21,20 +19,21 @@ std::string proc(const char* folder, int fd) {
     return std::string("/proc/self/") + folder + "/" + std::to_string(fd);
 }
 
-// Source: proc(5), /proc/pid/fdinfo: a line "inotify wd:1 ino:..." for each, in hexadecimal. None: it cannot
-// be read now (no descriptor is left).
-std::optional<std::set<int>> watched_by(int events) {
+}  // namespace
+
+// Source: proc(5), /proc/pid/fdinfo: first a line "pos:\t0", then "inotify wd:1 ino:..." for each, in
+// hexadecimal. The kernel makes it at once, so it may have no memory for it.
+std::optional<std::set<int>> watched_in(std::istream& fdinfo) {
     std::set<int> out;
-    std::ifstream lines(proc("fdinfo", events));
-    if (!lines) return {};
-    for (std::string line; std::getline(lines, line);) {
+    bool begun = false;
+    for (std::string line; std::getline(fdinfo, line);) {
         unsigned number = 0;
+        begun = begun || line.starts_with("pos:");
         if (std::sscanf(line.c_str(), "inotify wd:%x", &number) == 1) out.insert(static_cast<int>(number));
     }
+    if (!begun || fdinfo.bad()) return {};
     return out;
 }
-
-}  // namespace
 
 Gone::Gone() : events_(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK)) {}
 
@@ -90,7 +89,8 @@ void Gone::add_unwatched(std::vector<int>& gone) {
         const std::lock_guard lock(mutex_);
         for (const auto& [number, held] : held_) kept.push_back(number);
     }
-    const auto watched = watched_by(events_.get());
+    std::ifstream fdinfo(proc("fdinfo", events_.get()));
+    const auto watched = watched_in(fdinfo);
     if (!watched) overflown_ = true;  // the next look tries again
     if (!watched) return;
     for (const int number : kept)

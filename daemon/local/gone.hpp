@@ -6,15 +6,22 @@
 #pragma once
 
 #include <atomic>
+#include <istream>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <set>
 #include <vector>
 
 #include "core/result.hpp"
 #include "loop/fd.hpp"
 
 namespace nexar::local {
+
+// The numbers of the files that are watched still, from /proc/pid/fdinfo. None: it could not be read whole,
+// so what it lacks may be watched.
+std::optional<std::set<int>> watched_in(std::istream& fdinfo);
 
 class Gone {
   public:

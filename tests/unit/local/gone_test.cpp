@@ -6,7 +6,12 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <fstream>
+#include <ios>
 #include <memory>
+#include <set>
+#include <sstream>
+#include <streambuf>
+#include <string>
 
 using namespace nexar;
 using local::Gone;
@@ -64,4 +69,35 @@ TEST_CASE("[S19] what was kept for files is released when they are gone, though 
     gone.look();
     CHECK(first.use_count() == 1);
     CHECK(gone.empty());
+}
+
+namespace {
+
+// Gives some text; the next read fails.
+class FailingText final : public std::streambuf {
+  public:
+    explicit FailingText(std::string text) : text_(std::move(text)) {
+        setg(text_.data(), text_.data(), text_.data() + text_.size());
+    }
+
+  private:
+    int_type underflow() override { throw std::ios_base::failure("no memory"); }
+    std::string text_;
+};
+
+}  // namespace
+
+TEST_CASE("[S19] what a list that was not read whole lacks is not taken for gone", "[local]") {
+    const std::string text = "pos:\t0\nflags:\t02004000\ninotify wd:1f ino:1 sdev:1\ninotify wd:2 ino:2\n";
+    std::istringstream whole(text), empty(""), none("pos:\t0\n");
+    CHECK(local::watched_in(whole) == std::set<int>{0x1f, 2});
+    CHECK(local::watched_in(none) == std::set<int>{});
+    CHECK_FALSE(local::watched_in(empty));  // it begins with a line of another kind
+    for (const size_t length : {size_t{0}, size_t{40}, text.size()}) {
+        FailingText part(text.substr(0, length));
+        std::istream fails(&part);
+        CHECK_FALSE(local::watched_in(fails));
+    }
+    std::ifstream missing("/proc/self/fdinfo/no-such");
+    CHECK_FALSE(local::watched_in(missing));
 }
