@@ -65,12 +65,20 @@ int complain(const CLI::App& app, const CLI::ParseError& error) {
     return complain(std::string(error.what()) + "; allowed are the flags of nexard --help", exit_usage);
 }
 
-// The soft limit is for programs that use select(). Each session takes two or three.
-void use_all_descriptors() {
+// The daemon's own, with as many workers and bulk shards as there may be, and some for sessions.
+constexpr rlim_t descriptors_min = 512;
+
+// The soft limit is for programs that use select(). Each session takes two or three. An error's text: there
+// are too few to start.
+std::string use_all_descriptors() {
     rlimit limit{};
-    if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+    if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return "";
     limit.rlim_cur = limit.rlim_max;
     ::setrlimit(RLIMIT_NOFILE, &limit);
+    if (limit.rlim_max >= descriptors_min) return "";
+    return "the limit on descriptors (RLIMIT_NOFILE) is " + std::to_string(limit.rlim_max) +
+           ", and the daemon needs at least " + std::to_string(descriptors_min) +
+           ": raise the hard limit (LimitNOFILE of the unit, ulimit -Hn)";
 }
 
 }  // namespace
@@ -112,7 +120,7 @@ int main(int argc, char** argv) {
     if (print) std::cout << config::to_toml(*loaded);
     if (print || check_only) return 0;
 
-    use_all_descriptors();
+    if (const std::string few = use_all_descriptors(); !few.empty()) return complain(few);
     const auto log = writers::log_to_stderr(level_of(loaded->log_level));
     for (const auto& name : config::unknown_variables(sources.environment))
         log->warn("variable_ignored", {field("name", name), field("allowed", "those of nexard --help")});

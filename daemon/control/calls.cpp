@@ -6,13 +6,13 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <map>
 #include <mutex>
 #include <span>
 #include <utility>
 
 #include "control/request.hpp"
+#include "loop/no_descriptor.hpp"
 #include "loop/receive.hpp"
 
 namespace nexar::control {
@@ -81,13 +81,14 @@ struct Calls::State {
 
 Result<std::unique_ptr<Calls>> Calls::open(size_t connections_max, loop::ReleaserRef closer) {
     loop::Fd signal(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    if (!signal) return fail(Errc::io, std::string("cannot make an eventfd: ") + std::strerror(errno));
+    if (!signal) return loop::fail_without_descriptor("an eventfd");
+    NEXAR_TRY(loop::Lanes lanes, loop::Lanes::open(connections_max));
     return std::unique_ptr<Calls>(
-        new Calls(std::make_shared<State>(std::move(signal), std::move(closer)), connections_max));
+        new Calls(std::make_shared<State>(std::move(signal), std::move(closer)), std::move(lanes)));
 }
 
-Calls::Calls(std::shared_ptr<State> state, size_t threads_max)
-    : state_(std::move(state)), lanes_(threads_max) {}
+Calls::Calls(std::shared_ptr<State> state, loop::Lanes lanes)
+    : state_(std::move(state)), lanes_(std::move(lanes)) {}
 
 void Calls::read(const SocketRef& socket) {
     lanes_.add(socket->connection, 0,

@@ -51,7 +51,7 @@ class Calls {
 
   private:
     struct State;
-    Calls(std::shared_ptr<State> state, size_t threads_max);
+    Calls(std::shared_ptr<State> state, loop::Lanes lanes);
 
     std::shared_ptr<State> state_;  // also the threads'
     loop::Lanes lanes_;

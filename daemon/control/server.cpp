@@ -72,16 +72,11 @@ ServerConfig ServerConfig::of_status(std::string path, std::string label) {
 
 Result<std::unique_ptr<Server>> Server::open(const ServerConfig& config, loop::Loop& loop, Facade& facade,
                                              Log& log) {
+    NEXAR_TRY(auto closer, loop::Releaser::open(closing_threads_max, config.closings_wait));
+    NEXAR_TRY(auto calls, Calls::open(config.connections_max, closer));
     NEXAR_TRY(AdminSocket socket, listen_on(config.path, config.mode, config.group));
-    auto closer = std::make_shared<loop::Releaser>(closing_threads_max, config.closings_wait);
-    auto calls = Calls::open(config.connections_max, closer);
-    if (!calls) {
-        remove_socket(config.path, socket);
-        ::close(socket.fd);
-        return fail(calls.error());
-    }
     return std::unique_ptr<Server>(
-        new Server(config, loop, facade, log, socket, std::move(closer), std::move(*calls)));
+        new Server(config, loop, facade, log, socket, std::move(closer), std::move(calls)));
 }
 
 namespace {

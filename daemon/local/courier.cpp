@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "local_protocol.h"
+#include "loop/no_descriptor.hpp"
 #include "loop/receive.hpp"
 
 namespace nexar::local {
@@ -80,8 +81,11 @@ void drop_unread(int connection) {
 }  // namespace
 
 struct Courier::State : std::enable_shared_from_this<State> {
-    State(Fd signal, ReleaserRef releaser, size_t most)
-        : ready_fd(std::move(signal)), closer(std::move(releaser)), unclosed_max(most) {}
+    State(Fd signal, ReleaserRef releaser, size_t most, loop::Lanes calls)
+        : ready_fd(std::move(signal)),
+          closer(std::move(releaser)),
+          unclosed_max(most),
+          lanes(std::move(calls)) {}
 
     struct Count {
         size_t own = 0, all = 0;
@@ -177,7 +181,7 @@ struct Courier::State : std::enable_shared_from_this<State> {
     const Fd ready_fd;
     const ReleaserRef closer;
     const size_t unclosed_max;
-    loop::Lanes lanes{calling_threads_max};
+    loop::Lanes lanes;
     std::mutex mutex;
     std::map<uint64_t, std::deque<Delivered>> delivered;  // by tenant; no row is empty
 };
@@ -186,9 +190,10 @@ Courier::Courier(std::shared_ptr<State> state) : state_(std::move(state)), lanes
 
 Result<std::unique_ptr<Courier>> Courier::open(ReleaserRef closer, size_t unclosed_max) {
     Fd signal(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    if (!signal) return fail(Errc::io, std::string("cannot make an eventfd: ") + std::strerror(errno));
-    return std::unique_ptr<Courier>(
-        new Courier(std::make_shared<State>(std::move(signal), std::move(closer), unclosed_max)));
+    if (!signal) return loop::fail_without_descriptor("an eventfd");
+    NEXAR_TRY(loop::Lanes lanes, loop::Lanes::open(calling_threads_max));
+    return std::unique_ptr<Courier>(new Courier(
+        std::make_shared<State>(std::move(signal), std::move(closer), unclosed_max, std::move(lanes))));
 }
 
 void Courier::read(const ConnectionRef& connection) {

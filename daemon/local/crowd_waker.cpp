@@ -98,9 +98,11 @@ CrowdWaker::Clocks CrowdWaker::system_clocks() {
     return {loop::Loop::now, own_time};
 }
 
-CrowdWaker::CrowdWaker(Wake wake, Clocks clocks)
-    : state_(std::make_shared<State>(wake ? std::move(wake) : futex_wake, std::move(clocks))),
-      lanes_(waking_threads_max) {}
+Result<std::unique_ptr<CrowdWaker>> CrowdWaker::open(Wake wake, Clocks clocks) {
+    NEXAR_TRY(loop::Lanes lanes, loop::Lanes::open(waking_threads_max));
+    auto state = std::make_shared<State>(wake ? std::move(wake) : futex_wake, std::move(clocks));
+    return std::unique_ptr<CrowdWaker>(new CrowdWaker(std::move(state), std::move(lanes)));
+}
 
 CrowdWaker::~CrowdWaker() {
     lanes_.idle_within(last_wakes_seconds);

@@ -36,7 +36,8 @@ class CrowdWaker {
     static constexpr Duration apart{1'000'000'000}, excess_max{2'000'000};
     static constexpr int64_t forgiven_in = 500;
 
-    explicit CrowdWaker(Wake wake = {}, Clocks clocks = system_clocks());  // the kernel's; others in tests
+    // The kernel's; others in tests.
+    static Result<std::unique_ptr<CrowdWaker>> open(Wake wake = {}, Clocks clocks = system_clocks());
     ~CrowdWaker();  // after it has woken all, or a minute
     CrowdWaker(const CrowdWaker&) = delete;
     CrowdWaker& operator=(const CrowdWaker&) = delete;
@@ -48,6 +49,8 @@ class CrowdWaker {
 
   private:
     struct State;
+    CrowdWaker(std::shared_ptr<State> state, loop::Lanes lanes)
+        : state_(std::move(state)), lanes_(std::move(lanes)) {}
     int wake_here(uint64_t user, uint32_t* word, bool measured);
 
     const std::shared_ptr<State> state_;  // also the threads'

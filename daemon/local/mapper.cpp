@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "local/pins.hpp"
+#include "loop/no_descriptor.hpp"
 
 namespace nexar::local {
 
@@ -151,8 +152,9 @@ struct Mapper::State {
 
 Result<std::unique_ptr<Mapper>> Mapper::open(size_t threads_max) {
     Fd signal(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    if (!signal) return fail(Errc::io, std::string("cannot make an eventfd: ") + std::strerror(errno));
-    return std::unique_ptr<Mapper>(new Mapper(std::make_shared<State>(std::move(signal)), threads_max));
+    if (!signal) return loop::fail_without_descriptor("an eventfd");
+    NEXAR_TRY(loop::Lanes lanes, loop::Lanes::open(threads_max));
+    return std::unique_ptr<Mapper>(new Mapper(std::make_shared<State>(std::move(signal)), std::move(lanes)));
 }
 
 void Mapper::map(Wanted wanted) {

@@ -73,8 +73,8 @@ class Mapper {
 
   private:
     struct State;
-    Mapper(std::shared_ptr<State> state, size_t threads_max)
-        : state_(std::move(state)), lanes_(threads_max) {}
+    Mapper(std::shared_ptr<State> state, loop::Lanes lanes)
+        : state_(std::move(state)), lanes_(std::move(lanes)) {}
 
     std::shared_ptr<State> state_;  // also the threads'
     loop::Lanes lanes_;

@@ -45,9 +45,7 @@ Server::Server(const ServerConfig& config, engine::Service& service, Tenants& te
       tenants_(&tenants),
       descriptors_(&descriptors),
       log_(&log),
-      newcomers_(config.handshake_interval, config.handshakes_at_once),
-      closer_(std::make_shared<Releaser>(tenants.totals().limits.total(Resource::sessions),
-                                         config.closings_wait)) {}
+      newcomers_(config.handshake_interval, config.handshakes_at_once) {}
 
 Result<std::unique_ptr<Server>> Server::open(const ServerConfig& config, engine::Service& service,
                                              Tenants& tenants, Descriptors& descriptors, Log& log) {
@@ -69,6 +67,10 @@ void Server::limit_unclosed() {
 
 Result<void> Server::start() {
     limit_unclosed();
+    const uint64_t sessions_max = tenants_->totals().limits.total(Resource::sessions);
+    NEXAR_TRY(closer_, Releaser::open(sessions_max, config_.closings_wait));
+    NEXAR_TRY(unmapper_, Releaser::open(unmapping_threads_max));
+    NEXAR_TRY(waker_, CrowdWaker::open());
     NEXAR_TRY(page_, publish_page("nexar-daemon"));
     page().magic = NEXAR_SHM_MAGIC;
     page().version = NEXAR_LOCAL_VERSION;
@@ -81,7 +83,7 @@ Result<void> Server::start() {
         log_->warn("holes_unguarded", {field("reason", holes_unguarded_)});  // [S18]
     }
     // A user who keeps a thread waiting has a session that counts meanwhile.
-    NEXAR_TRY(mapper_, Mapper::open(tenants_->totals().limits.total(Resource::sessions)));
+    NEXAR_TRY(mapper_, Mapper::open(sessions_max));
     const auto witnesses = check_witnesses();
     if (witnesses)
         unreturned_ = mapper_->unreturned();
@@ -326,7 +328,7 @@ Result<void> Server::begin_session(Time now, Newcomer& one, ChargeRef charge) {
         service_,        &robust_,
         page_.fd.get(),  config_.node,
         config_.session, config_.sabotage,
-        &waker_,         {unmapper_, holes_, faults_, id.value, tenant->number, unreturned_},
+        waker_.get(),    {unmapper_, holes_, faults_, id.value, tenant->number, unreturned_},
         mapper_.get(),   courier_.get(),
         closer_,         &any_ended_};
     connection->session = id;

@@ -181,8 +181,8 @@ class Server final : public engine::Clients {
     std::vector<Fd> listeners_;            // of config_.sockets, in that order
     std::vector<loop::ShutOut> shut_out_;  // of the same
     Newcomers newcomers_;
-    CrowdWaker waker_;
-    ReleaserRef unmapper_ = std::make_shared<Releaser>(unmapping_threads_max);
+    std::unique_ptr<CrowdWaker> waker_;
+    ReleaserRef unmapper_;
     std::shared_ptr<const Holes> holes_;  // null: refused here
     std::string holes_unguarded_;         // the reason, while holes_ is null
     std::unique_ptr<Mapper> mapper_;

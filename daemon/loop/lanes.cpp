@@ -33,7 +33,7 @@ struct Lanes::State {
         bool taken = false;  // a thread has one of this lane
     };
 
-    explicit State(size_t most) : threads_max(most) {}
+    State(size_t most, Summons summons) : threads_max(most), work(std::move(summons)) {}
 
     const size_t threads_max;
     mutable std::mutex mutex;
@@ -87,12 +87,18 @@ struct Lanes::State {
     }
 };
 
-Lanes::Lanes(size_t threads_max) : state_(std::make_shared<State>(threads_max)) {
-    ++state_->threads;
-    start_thread(true);
+Result<Lanes> Lanes::open(size_t threads_max) {
+    NEXAR_TRY(Summons summons, Summons::open());
+    auto state = std::make_shared<State>(threads_max, std::move(summons));
+    ++state->threads;
+    if (!start_thread(state, true))
+        return fail(Errc::io,
+                    "cannot start a thread; raise the limits on them (TasksMax of the unit, ulimit -u)");
+    return Lanes(std::move(state));
 }
 
 Lanes::~Lanes() {
+    if (!state_) return;
     {
         const std::lock_guard lock(state_->mutex);
         state_->stopped = true;
@@ -112,15 +118,17 @@ void Lanes::add(uint64_t number, size_t weight, Work work) {
     const bool calls = state_->calls_another();
     lock.unlock();
     if (calls) state_->work.call();
-    if (starts) start_thread(false);
+    if (starts) start_thread(state_, false);
 }
 
 // Where the system has no thread left, those that run go on: at least the one that stays.
-void Lanes::start_thread(bool stays) try {
-    quiet_thread([state = state_, stays] { run(state, stays); }).detach();
+bool Lanes::start_thread(const std::shared_ptr<State>& state, bool stays) try {
+    quiet_thread([state, stays] { run(state, stays); }).detach();
+    return true;
 } catch (const std::system_error&) {
-    const std::lock_guard lock(state_->mutex);
-    --state_->threads;
+    const std::lock_guard lock(state->mutex);
+    --state->threads;
+    return false;
 }
 
 void Lanes::run(const std::shared_ptr<State>& state, bool stays) {

@@ -9,6 +9,9 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <utility>
+
+#include "core/result.hpp"
 
 namespace nexar::loop {
 
@@ -17,13 +20,13 @@ class Lanes {
     using Work = std::move_only_function<void()>;
 
     // One thread stays, so that work is done also where the system has no thread left for a moment; others
-    // end when they have nothing to do for a second.
-    explicit Lanes(size_t threads_max);
+    // end when they have nothing to do for a second. An error: no descriptor or thread is left for that one.
+    static Result<Lanes> open(size_t threads_max);
     // Waits for nothing: the threads end when all is done. What is stuck then is left to the end of the
     // process.
     ~Lanes();
-    Lanes(const Lanes&) = delete;
-    Lanes& operator=(const Lanes&) = delete;
+    Lanes(Lanes&&) = default;  // what is moved from may end, and nothing else
+    Lanes& operator=(Lanes&&) = delete;
 
     // `weight` counts until the work is done, and what it holds has been destroyed.
     void add(uint64_t lane, size_t weight, Work work);
@@ -35,7 +38,8 @@ class Lanes {
 
   private:
     struct State;
-    void start_thread(bool stays);
+    explicit Lanes(std::shared_ptr<State> state) : state_(std::move(state)) {}
+    static bool start_thread(const std::shared_ptr<State>& state, bool stays);
     static void run(const std::shared_ptr<State>& state, bool stays);
     std::shared_ptr<State> state_;  // also the threads'
 };

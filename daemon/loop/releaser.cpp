@@ -36,6 +36,11 @@ void give_back(Released what, bool closings_wait) {
 
 }  // namespace
 
+Result<std::shared_ptr<Releaser>> Releaser::open(size_t threads_max, bool closings_wait) {
+    NEXAR_TRY(Lanes lanes, Lanes::open(threads_max));
+    return std::make_shared<Releaser>(std::move(lanes), closings_wait);
+}
+
 void Releaser::release(uint64_t lane, Released what) {
     const size_t descriptors = what.descriptors.size() + (what.connection ? 1 : 0);
     lanes_.add(lane, descriptors, [what = std::move(what), wait = closings_wait_]() mutable {

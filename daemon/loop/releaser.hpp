@@ -11,9 +11,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "core/bytes.hpp"
+#include "core/result.hpp"
 #include "loop/fd.hpp"
 #include "loop/lanes.hpp"
 
@@ -38,8 +40,8 @@ constexpr uint64_t descriptors_lane(uint64_t user) {
 class Releaser {
   public:
     // `closings_wait`: nothing interrupts them, for tests.
-    explicit Releaser(size_t threads_max, bool closings_wait = false)
-        : closings_wait_(closings_wait), lanes_(threads_max) {}
+    static Result<std::shared_ptr<Releaser>> open(size_t threads_max, bool closings_wait = false);
+    Releaser(Lanes lanes, bool closings_wait) : closings_wait_(closings_wait), lanes_(std::move(lanes)) {}
 
     // Those of one lane are given back one after the other.
     void release(uint64_t lane, Released what);

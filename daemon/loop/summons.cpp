@@ -7,16 +7,20 @@
 
 #include <cstdint>
 
-#include "core/check.hpp"
+#include "loop/no_descriptor.hpp"
 
 namespace nexar::loop {
 
-Summons::Summons()
-    : calls_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), waiting_(::epoll_create1(EPOLL_CLOEXEC)) {
-    NEXAR_CHECK(calls_ && waiting_);
+Result<Summons> Summons::open() {
+    Fd calls(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (!calls) return fail_without_descriptor("an eventfd");
+    Fd waiting(::epoll_create1(EPOLL_CLOEXEC));
+    if (!waiting) return fail_without_descriptor("an epoll");
     // Edge by edge: nobody reads the count, and each write is one event.
-    epoll_event event{.events = EPOLLIN | EPOLLET, .data = {.fd = calls_.get()}};
-    NEXAR_CHECK(::epoll_ctl(waiting_.get(), EPOLL_CTL_ADD, calls_.get(), &event) == 0);
+    epoll_event event{.events = EPOLLIN | EPOLLET, .data = {.fd = calls.get()}};
+    if (::epoll_ctl(waiting.get(), EPOLL_CTL_ADD, calls.get(), &event) != 0)
+        return fail_without_descriptor("an epoll's item");
+    return Summons(std::move(calls), std::move(waiting));
 }
 
 void Summons::call() {

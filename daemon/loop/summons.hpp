@@ -6,13 +6,16 @@
 // Thread: any.
 #pragma once
 
+#include <utility>
+
+#include "core/result.hpp"
 #include "loop/fd.hpp"
 
 namespace nexar::loop {
 
 class Summons {
   public:
-    Summons();
+    static Result<Summons> open();
 
     // One thread that waits returns, or the next that comes. Calls that nobody has come to yet are one: so
     // who comes calls again if there is more work.
@@ -21,6 +24,8 @@ class Summons {
     void wait(int milliseconds);
 
   private:
+    Summons(Fd calls, Fd waiting) : calls_(std::move(calls)), waiting_(std::move(waiting)) {}
+
     Fd calls_, waiting_;  // an eventfd, and the epoll of it in which the kernel wakes one thread
 };
 

@@ -124,14 +124,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     must(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) == 0);
     const local::Fd client(pair[1]);
     Engine engine;
-    static const auto unmapper = std::make_shared<loop::Releaser>(1),
-                      closer = std::make_shared<loop::Releaser>(4);
+    static const auto unmapper = *loop::Releaser::open(1), closer = *loop::Releaser::open(4);
     local::SessionHost host;
     host.service = &engine;
     host.robust = &robust;
     host.daemon_page_fd = page.get();
-    static local::CrowdWaker waker;
-    host.waker = &waker;
+    static const auto waker = *local::CrowdWaker::open();
+    host.waker = waker.get();
     host.mapping.unmapper = unmapper;
     host.closer = closer;
     static const auto mapper = std::move(*local::Mapper::open(4));

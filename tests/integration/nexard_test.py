@@ -120,6 +120,15 @@ class Refusals(unittest.TestCase):
         self.end(daemon)
         self.assertEqual(limits, (most, most))
 
+    def test_with_too_few_descriptors_it_says_so_and_does_not_start(self):
+        """[N23]"""
+        for few in (4, 5, 6, 8, 12, 16, 24, 32, 64, 128, 511):
+            done = subprocess.run([NEXARD], capture_output=True, text=True, timeout=20, check=False, env=CLEAN,
+                                  preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (few, few)))
+            self.refused(done, f"is {few},", "at least 512", "LimitNOFILE")
+        daemon, _ = self.start(lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (512, 512)))
+        self.end(daemon)
+
 
 if __name__ == "__main__":
     unittest.main()

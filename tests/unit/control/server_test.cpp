@@ -2,6 +2,7 @@
 #include "control/server.hpp"
 
 #include <grp.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -267,6 +268,29 @@ TEST_CASE("what cannot be listened on is an error that names it") {
     config.group = "no-such-group-here";
     const auto group = Server::open(config, world.loop, world.facade, world.log);
     REQUIRE(group.error().text.contains("no-such-group-here"));
+}
+
+TEST_CASE("[N23] with too few descriptors a server is an error that says so") {
+    ServerConfig config;
+    loop::Loop loop;
+    FakeFacade facade;
+    Log log{[](Level, const std::string&) {}};
+    config.path = std::filesystem::temp_directory_path() / ("nexar-few-" + std::to_string(::getpid()));
+    rlimit before{};
+    REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
+    rlim_t left = 0;
+    for (;; ++left) {
+        REQUIRE(left < 64);
+        const int next = loop::Fd(::dup(0)).get();  // the number that a new one gets
+        REQUIRE(next >= 0);
+        const rlimit few{static_cast<rlim_t>(next) + left, before.rlim_max};
+        REQUIRE(::setrlimit(RLIMIT_NOFILE, &few) == 0);
+        const auto server = Server::open(config, loop, facade, log);
+        REQUIRE(::setrlimit(RLIMIT_NOFILE, &before) == 0);
+        if (server) break;
+        CHECK(server.error().text.contains("Too many open files"));
+    }
+    CHECK(left > 4);
 }
 
 TEST_CASE("[S16] a caller's descriptors, read and unread, are closed elsewhere", "[control]") {

@@ -23,7 +23,7 @@ namespace {
 constexpr nexar_msg_head doorbell{NEXAR_LOCAL_MAGIC, NEXAR_MSG_BELL};
 
 struct Scene {
-    std::shared_ptr<loop::Releaser> closer = std::make_shared<loop::Releaser>(4);
+    std::shared_ptr<loop::Releaser> closer = *loop::Releaser::open(4);
     std::unique_ptr<Courier> courier = std::move(*Courier::open(closer, 1000));
 
     struct Pair {

@@ -123,7 +123,8 @@ class SlowWakes {
 TEST_CASE("[S17] of a crowd the caller wakes a few, and another thread the rest", "[local]") {
     Crowds crowds;
     uint32_t word = 0;
-    CrowdWaker waker(crowds.wake());
+    const auto opened = *CrowdWaker::open(crowds.wake());
+    CrowdWaker& waker = *opened;
     waker.wake_all(1, &word, {});  // returns although the crowd is not awake
     CHECK(crowds.elsewhere(1) == std::vector<uint32_t*>{&word});
     const auto wakes = crowds.wakes();
@@ -137,7 +138,8 @@ TEST_CASE("[S17] where few sleep, the caller wakes all, and no thread is needed"
     Crowds crowds;
     crowds.sleepers = CrowdWaker::here_max - 1;
     uint32_t word = 0;
-    CrowdWaker waker(crowds.wake());
+    const auto opened = *CrowdWaker::open(crowds.wake());
+    CrowdWaker& waker = *opened;
     waker.wake_all(1, &word, {});
     CHECK(crowds.wakes().size() == 1);
 }
@@ -146,7 +148,8 @@ TEST_CASE("[S17] a user's crowds wait for each other, and for nobody else's, and
           "[local]") {
     Crowds crowds;
     uint32_t one[4] = {}, two[2] = {};
-    CrowdWaker waker(crowds.wake());
+    const auto opened = *CrowdWaker::open(crowds.wake());
+    CrowdWaker& waker = *opened;
     waker.wake_all(1, &one[0], {});
     crowds.elsewhere(1);  // it is being woken: others of this user queue behind it
     for (uint32_t& word : one) waker.wake_all(1, &word, {});
@@ -168,7 +171,8 @@ TEST_CASE("[S17] memory is kept until its crowd is awake, and all are awake when
     uint32_t words[2] = {};
     auto memory = std::make_shared<int>(1);
     {
-        CrowdWaker waker(crowds.wake());
+        const auto opened = *CrowdWaker::open(crowds.wake());
+        CrowdWaker& waker = *opened;
         for (uint32_t& word : words) waker.wake_all(1, &word, memory);
         crowds.elsewhere(1);
         CHECK(memory.use_count() == 3);
@@ -183,7 +187,8 @@ TEST_CASE("[S17] a user whose wakes are slow is woken elsewhere, nobody else is,
     SlowWakes wakes;
     uint32_t crowded = 0, quick = 0, other = 0;
     wakes.costs[&crowded] = {milliseconds(15), milliseconds(15)};
-    CrowdWaker waker(wakes.wake(), wakes.clocks());
+    const auto opened = *CrowdWaker::open(wakes.wake(), wakes.clocks());
+    CrowdWaker& waker = *opened;
     waker.wake_all(1, &quick, {});
     for (int i = 0; i < 2; ++i) waker.wake_all(1, &crowded, {});
     // Two slow wakes, to learn it: of the first one only the wall clock is known.
@@ -201,7 +206,8 @@ TEST_CASE("[S17] a user is woken elsewhere until no wake of his was slow for a w
     SlowWakes wakes;
     uint32_t crowded = 0, quick = 0;
     wakes.costs[&crowded] = {milliseconds(15), milliseconds(15)};
-    CrowdWaker waker(wakes.wake(), wakes.clocks());
+    const auto opened = *CrowdWaker::open(wakes.wake(), wakes.clocks());
+    CrowdWaker& waker = *opened;
     for (int i = 0; i < 2; ++i) waker.wake_all(1, &crowded, {});
     wakes.take();
     for (uint32_t* word : {&quick, &crowded, &quick}) {  // the last one because of the second
@@ -228,7 +234,8 @@ TEST_CASE("[S17] wakes that are a little slow now and then are forgiven, many of
         // 0.19 ms too long: one unmeasured, then 14 until that is above 2 ms, less 0.04 ms forgiven between
         // two.
         wakes.costs[&word] = {CrowdWaker::slow + microseconds(200), CrowdWaker::slow + microseconds(200)};
-        CrowdWaker waker(wakes.wake(), wakes.clocks());
+        const auto opened = *CrowdWaker::open(wakes.wake(), wakes.clocks());
+        CrowdWaker& waker = *opened;
         size_t elsewhere = 0;
         for (int i = 0; i < 100; ++i) {
             wakes.pass(often ? milliseconds(20) : milliseconds(150));
@@ -244,7 +251,8 @@ TEST_CASE("[S17] a wake that waited for the processor is not slow", "[local]") {
     SlowWakes wakes;
     uint32_t word = 0;
     wakes.costs[&word] = {milliseconds(15), microseconds(5)};
-    CrowdWaker waker(wakes.wake(), wakes.clocks());
+    const auto opened = *CrowdWaker::open(wakes.wake(), wakes.clocks());
+    CrowdWaker& waker = *opened;
     for (int i = 0; i < 2; ++i) {
         waker.wake_all(1, &word, {});
         CHECK(wakes.take() == Woken{{&word, true}});
@@ -254,7 +262,8 @@ TEST_CASE("[S17] a wake that waited for the processor is not slow", "[local]") {
 TEST_CASE("[S17] to wake many threads takes long, and is not slow", "[local]") {
     SlowWakes wakes;
     uint32_t word = 0;
-    CrowdWaker waker(wakes.wake(), wakes.clocks());
+    const auto opened = *CrowdWaker::open(wakes.wake(), wakes.clocks());
+    CrowdWaker& waker = *opened;
     wakes.sleepers = 300;
     wakes.costs[&word] = {milliseconds(2), milliseconds(2)};
     wakes.few_cost = microseconds(40);
@@ -270,7 +279,8 @@ TEST_CASE("[S17] quick wakes cost no look at the thread's own clock", "[local]")
     SlowWakes wakes;
     uint32_t word = 0;
     wakes.costs[&word] = {microseconds(1), microseconds(1)};
-    CrowdWaker waker(wakes.wake(), wakes.clocks());
+    const auto opened = *CrowdWaker::open(wakes.wake(), wakes.clocks());
+    CrowdWaker& waker = *opened;
     for (int i = 0; i < 100; ++i) waker.wake_all(1, &word, {});
     CHECK(wakes.own_looks == 0);
 }

@@ -69,7 +69,7 @@ struct Guarded {
         mapping = *made;
         memory = mapping->bytes();
     }
-    std::shared_ptr<loop::Releaser> unmapper = std::make_shared<loop::Releaser>(1);
+    std::shared_ptr<loop::Releaser> unmapper = *loop::Releaser::open(1);
     std::shared_ptr<const Holes> holes;
     std::shared_ptr<local::Mapping> mapping;
     MutableBytes memory;

@@ -440,7 +440,7 @@ TEST_CASE("sockets closed in one direction, with work in flight and doorbells to
 
 TEST_CASE("memory that is taken away under the daemon reads as zeros and is noticed", "[local][hostile]") {
     const Fd unsealed = memfd(8192, 0);
-    auto mapping = local::Mapping::unchecked(unsealed.get(), 0, 8192, {std::make_shared<loop::Releaser>(1)});
+    auto mapping = local::Mapping::unchecked(unsealed.get(), 0, 8192, {*loop::Releaser::open(1)});
     REQUIRE(mapping);
     auto bytes = (*mapping)->bytes();
     bytes[5000] = std::byte{7};
@@ -457,8 +457,8 @@ TEST_CASE("a SIGBUS that is not a client's memory stays deadly", "[local][hostil
     Child child([] {
         ::signal(SIGBUS, SIG_DFL);  // not a sanitizer's
         const Fd guarded = memfd(4096, 0);
-        auto mapping = local::Mapping::unchecked(
-            guarded.get(), 0, 4096, {std::make_shared<loop::Releaser>(1)});  // installs the handler
+        auto mapping = local::Mapping::unchecked(guarded.get(), 0, 4096,
+                                                 {*loop::Releaser::open(1)});  // installs the handler
         Fd other(::memfd_create("other", MFD_CLOEXEC));
         void* at = ::mmap(nullptr, 4096, PROT_READ, MAP_SHARED, other.get(), 0);
         return static_cast<int>(*static_cast<volatile char*>(at));

@@ -97,7 +97,7 @@ TEST_CASE("a region in huge pages of any length is unmapped when it ends", "[loc
     if (!pool.any()) SKIP("this machine has no huge pages to give");
     const Fd fd = huge_memfd(huge);
     REQUIRE(fd);
-    const auto unmapper = std::make_shared<loop::Releaser>(1);
+    const auto unmapper = *loop::Releaser::open(1);
     for (const uint64_t bytes : {uint64_t{4096}, huge - 4096, huge}) {
         CAPTURE(bytes);
         {
@@ -121,7 +121,7 @@ TEST_CASE("a hole in a huge page that cannot be filled reads as zeros, and is no
     Child child([&pool] {
         const Fd fd = huge_memfd(huge);
         const auto mapping =
-            local::Mapping::of_client(fd.get(), 0, huge, UINT64_MAX, {std::make_shared<loop::Releaser>(1)});
+            local::Mapping::of_client(fd.get(), 0, huge, UINT64_MAX, {*loop::Releaser::open(1)});
         if (!mapping) return 2;
         const auto bytes = (*mapping)->bytes();
         std::ranges::fill(bytes, std::byte{7});

@@ -42,7 +42,7 @@ Fd another(const Fd& fd) {
 
 struct Mappers {
     std::unique_ptr<Mapper> mapper = std::move(*Mapper::open(16));
-    std::shared_ptr<loop::Releaser> unmapper = std::make_shared<loop::Releaser>(1);
+    std::shared_ptr<loop::Releaser> unmapper = *loop::Releaser::open(1);
     std::shared_ptr<const local::Holes> holes;  // null: refused here, and then holes are filled
 
     Mappers() {

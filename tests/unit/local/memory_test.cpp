@@ -75,8 +75,7 @@ int exit_code(bool good, int otherwise) {
 TEST_CASE("a missing page is survived where the process may have no more mappings", "[local][S18]") {
     constexpr size_t most = 70'000;
     const Memfd memory(4 * mib);
-    const auto mapping =
-        *local::Mapping::unchecked(memory.fd, 0, 4 * mib, {std::make_shared<loop::Releaser>(1)});
+    const auto mapping = *local::Mapping::unchecked(memory.fd, 0, 4 * mib, {*loop::Releaser::open(1)});
     REQUIRE(::ftruncate(memory.fd, 0) == 0);
     auto* const many = static_cast<std::byte*>(
         ::mmap(nullptr, 2 * most * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
@@ -96,7 +95,7 @@ TEST_CASE("a missing page is survived where the process may have no more mapping
 TEST_CASE("memory is charged until it is unmapped, however long that takes", "[local][N2][S16]") {
     Tenants tenants;
     const TenantRef tenant = tenants.of("", 1000);
-    const auto unmapper = std::make_shared<loop::Releaser>(1, true);
+    const auto unmapper = *loop::Releaser::open(1, true);
     StuckSocket stuck;
     unmapper->release(0, stuck.take());  // what comes behind waits
     const Memfd memory(4 * page);
@@ -140,7 +139,7 @@ TEST_CASE("two mappings of one memfd are one object, those of two memfds are not
     const Memfd memory(4 * page), other(4 * page);
     Regions regions;
     const auto row = [&](int fd, uint64_t offset) {
-        auto mapping = local::Mapping::unchecked(fd, offset, 2 * page, {std::make_shared<loop::Releaser>(1)});
+        auto mapping = local::Mapping::unchecked(fd, offset, 2 * page, {*loop::Releaser::open(1)});
         REQUIRE(mapping);
         const auto bytes = (*mapping)->bytes();
         return regions.add(RegionKind::memfd, SessionId(1),

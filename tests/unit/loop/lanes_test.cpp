@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/ptrace.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,6 +17,7 @@
 #include <thread>
 
 #include "loop/fd.hpp"
+#include "support/forbidden_calls.hpp"
 
 using namespace nexar;
 using loop::Fd;
@@ -78,7 +80,7 @@ class Stopped {
 
 // What the child does: adds while all of the threads but one are stopped, and says when it has added.
 int add_to_stopped(const Pipe& threads, const Pipe& go, const Pipe& added) {
-    Lanes lanes(lane_threads);
+    Lanes lanes = *Lanes::open(lane_threads);
     std::atomic<int> done{0};
     threads.put(threads_of(lanes));
     go.get<char>();
@@ -111,11 +113,42 @@ TEST_CASE("[S16] who adds work to lanes does not wait for threads that were call
 }
 
 TEST_CASE("[S16] all threads of the lanes work when there is work for all", "[loop]") {
-    Lanes lanes(lane_threads);
+    Lanes lanes = *Lanes::open(lane_threads);
     for (int round = 0; round < 1000; ++round) {
         std::latch all(lane_threads);
         for (uint64_t lane = 0; lane < lane_threads; ++lane)
             lanes.add(lane, 0, [&] { all.arrive_and_wait(); });
         REQUIRE(lanes.idle_within(60));
     }
+}
+
+TEST_CASE("[N23] lanes for which no descriptor is left are an error that names the limit", "[loop]") {
+    rlimit before{};
+    REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
+    const Fd next(::dup(0));  // the number that a new one gets
+    REQUIRE(next);
+    for (rlim_t spare : {0u, 1u}) {
+        const rlimit few{static_cast<rlim_t>(next.get()) + 1 + spare, before.rlim_max};
+        REQUIRE(::setrlimit(RLIMIT_NOFILE, &few) == 0);
+        const auto lanes = Lanes::open(lane_threads);
+        REQUIRE(::setrlimit(RLIMIT_NOFILE, &before) == 0);
+        REQUIRE_FALSE(lanes);
+        CHECK(lanes.error().code == Errc::io);
+        CHECK(lanes.error().text.contains("Too many open files"));
+        CHECK(lanes.error().text.contains("is " + std::to_string(few.rlim_cur)));
+        CHECK(lanes.error().text.contains("LimitNOFILE"));
+    }
+}
+
+TEST_CASE("[N23] lanes for which no thread is left are an error", "[loop]") {
+    bool forbidden = false;
+    Result<void> opened;
+    std::thread([&] {
+        forbidden = test::forbid_calls({SYS_clone, SYS_clone3}, EAGAIN);
+        const auto lanes = Lanes::open(lane_threads);
+        if (!lanes) opened = fail(lanes.error());
+    }).join();
+    REQUIRE(forbidden);
+    REQUIRE_FALSE(opened);
+    CHECK(opened.error().text.contains("cannot start a thread"));
 }

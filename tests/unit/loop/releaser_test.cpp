@@ -39,7 +39,8 @@ bool hangs_up(const Fd& fd) {
 }  // namespace
 
 TEST_CASE("[S16] a lane that is stuck holds up no other", "[loop]") {
-    Releaser releaser(3, true);
+    const auto opened = *Releaser::open(3, true);
+    Releaser& releaser = *opened;
     StuckSocket first, second;
     releaser.release(1, first.take());
     releaser.release(2, second.take());
@@ -56,7 +57,8 @@ TEST_CASE("[S16] a lane that is stuck holds up no other", "[loop]") {
 }
 
 TEST_CASE("[S16] what would wait long to be closed is interrupted", "[loop]") {
-    Releaser releaser(1);
+    const auto opened = *Releaser::open(1);
+    Releaser& releaser = *opened;
     std::vector<StuckSocket> stuck(20);
     for (StuckSocket& one : stuck) releaser.release(1, one.take());
     CHECK(hangs_up(pipe_through(releaser, 1)));
@@ -68,7 +70,8 @@ TEST_CASE("[S16] a releaser that ends waits for nothing, and what it has is give
     StuckSocket stuck;
     Fd behind;
     {
-        Releaser releaser(1, true);
+        const auto opened = *Releaser::open(1, true);
+        Releaser& releaser = *opened;
         releaser.release(1, stuck.take());
         behind = pipe_through(releaser, 2);
     }
@@ -78,7 +81,8 @@ TEST_CASE("[S16] a releaser that ends waits for nothing, and what it has is give
 
 TEST_CASE("[S16] where the system has no thread left, what is released is given back all the same",
           "[loop]") {
-    Releaser releaser(8);
+    const auto opened = *Releaser::open(8);
+    Releaser& releaser = *opened;
     std::vector<Fd> ends;
     bool forbidden = false;
     std::thread([&] {
@@ -113,7 +117,8 @@ TEST_CASE("[S16] a mapping of several pieces is unmapped whole", "[loop]") {
     void* at = ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     REQUIRE(at != MAP_FAILED);
     const MutableBytes mapped(static_cast<std::byte*>(at), bytes);
-    Releaser releaser(1);
+    const auto opened = *Releaser::open(1);
+    Releaser& releaser = *opened;
     releaser.release(0, {.mapping = mapped});
     REQUIRE(releaser.idle_within(60));
     for (size_t offset = 0; offset < bytes; offset += size_t{64} << 20)
