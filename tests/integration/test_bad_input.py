@@ -23,8 +23,8 @@ def two_each(cluster):
     return [cluster[n] for n in (1, 2, 3, 1, 2, 3)]
 
 
-def one_sum(me, group):
-    check(group.all_reduce(given("int64", "sum", group.rank, 1000)), reduced("int64", "sum", group.size, 1000),
+def one_sum(me, group, **options):
+    check(group.all_reduce(given("int64", "sum", group.rank, 1000), **options), reduced("int64", "sum", group.size, 1000),
           "all_reduce")
 
 
@@ -419,13 +419,13 @@ def test_a_cancelled_collective_ends_on_all_ranks_and_the_next_works(cluster):
 
 def comes_late(me, late, timeout, how):
     group = me.group(collective_timeout=timeout)
-    one_sum(me, group)
+    one_sum(me, group, timeout=10)
     begin = time.monotonic()
     if me.rank in late:
         me.wait_for_go()
     failure = me.fails(group.barrier) if how == "small" else me.fails(group.all_reduce, np.zeros(200_000))
     me.mark()
-    one_sum(me, group)
+    one_sum(me, group, timeout=10)
     return failure, failure.at - begin
 
 

@@ -284,6 +284,7 @@ def test_a_daemon_that_is_asked_to_end_is_one_loss_whichever_of_its_ranks_is_wai
     """[F17]"""
     job = Job(two_each(cluster), waits_for_one_each)
     job.await_marks()
+    eventually(lambda: receiving(job, 0, 2, 3) and in_collective(job, 1, 4, 5), "all ranks to wait")
 
     equal(cluster[2].end(signal.SIGTERM), 0, "exit status")
 
@@ -313,6 +314,7 @@ def late_but_in_time(me):
 def test_a_daemon_that_is_asked_to_end_finishes_what_was_begun(cluster):
     job = Job(two_each(cluster), late_but_in_time)
     job.await_marks()
+    eventually(lambda: in_collective(job, *LOCAL), "the operation to have begun on node 2")
     node = cluster[2]
 
     node.expected_dead = True

@@ -25,8 +25,8 @@ def two_each(cluster):
     return [cluster[n] for n in (1, 2, 3, 1, 2, 3)]
 
 
-def one_sum(me, group=None):
-    check((group or me.group()).all_reduce(given("int64", "sum", me.rank, 1000)),
+def one_sum(me, group=None, **options):
+    check((group or me.group()).all_reduce(given("int64", "sum", me.rank, 1000), **options),
           reduced("int64", "sum", me.size, 1000), "all_reduce")
 
 
@@ -384,13 +384,13 @@ def test_a_forked_child_owns_nothing_of_its_parent_and_may_start_anew(cluster):
 
 def is_stopped(me):
     group = me.group(collective_timeout=1)
-    one_sum(me, group)
+    one_sum(me, group, timeout=10)
     me.mark()
     if me.rank == 4:
         me.wait_for_go()
     failure = me.fails(group.barrier)
     me.mark()
-    one_sum(me, group)
+    one_sum(me, group, timeout=10)
     return failure
 
 

@@ -82,7 +82,7 @@ def test_groups_and_ops_show_who_is_there_and_who_has_not_arrived(cluster):
               [(4, cluster[2].id, job[4].pid)], "missing")
         equal(sorted(op["arrived"]), [0, 1, 2, 3, 5], "arrived")
         contains(ctl(node, "ops")[0], "all_reduce f32 max", "shown", job[4].pid)
-    contains(json.dumps(ctl_json(cluster[1], "ops")["messages"]), "77")
+    eventually(lambda: "77" in json.dumps(ctl_json(cluster[1], "ops")["messages"]), "the receive to be shown")
     job.go()
     job.outcomes()
 

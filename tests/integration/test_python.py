@@ -21,6 +21,7 @@ import threading
 import time
 
 from harness import *
+from harness.states import in_collective
 from nexar import _quick
 
 
@@ -347,7 +348,7 @@ def test_ctrl_c_ends_a_wait_on_all_ranks_and_the_next_operation_works(cluster):
     for quick in (True, False):
         job = Job([cluster[1], cluster[2]], interrupted, quick)
         job.await_marks()
-        time.sleep(0.2)  # sleep: rank 0 goes into its wait; before that Ctrl-C would end the test function itself
+        eventually(lambda: in_collective(job, 0), "rank 0 to wait")  # before that Ctrl-C would end the test function itself
         job[0].kill(signal.SIGINT)
         job[0].await_mark()
         job.go(1)

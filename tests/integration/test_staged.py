@@ -357,8 +357,8 @@ def test_messages_beyond_scratch_have_memory_of_their_own_while_they_are_pending
 
 # ---- Ends in the middle ----
 
-def sums(me, group, count=100):
-    check(group.all_reduce(given("int64", "sum", me.rank, count)), reduced("int64", "sum", me.size, count), "sum")
+def sums(me, group, count=100, **options):
+    check(group.all_reduce(given("int64", "sum", me.rank, count), **options), reduced("int64", "sum", me.size, count), "sum")
 
 
 def begins_and_stays(me, staying, blocking, timeout=None):
@@ -401,7 +401,7 @@ def test_a_rank_that_dies_with_half_of_its_bytes_moved_is_named_to_the_others(cl
 def late_but_alive(me):
     session = me.session(scratch_limit=LIMIT)
     group = me.group(session, collective_timeout=1)
-    sums(me, group)
+    sums(me, group, timeout=10)
     case = Case(me, session, "all_reduce", 1)
     if me.rank == 1:
         request = case.start(group)
@@ -412,7 +412,7 @@ def late_but_alive(me):
         first = me.fails(case.call, group)
     me.mark()
     me.wait_for_go()
-    sums(me, group)  # that one operation failed; the group can still be used
+    sums(me, group, timeout=10)  # that one operation failed; the group can still be used
     return first
 
 

@@ -5,6 +5,7 @@ import mmap
 import os
 import pathlib
 import socket
+import time
 
 from harness import *
 from harness.users import become, open_to_all
@@ -137,12 +138,16 @@ def queues_large_operations(me):
     become(GREEDY)
     session = me.session(slots=256)
     values, out = session.alloc(64 * MIB, "uint8"), session.alloc(64 * MIB, "uint8")
-    groups = [session.group(f"{me.name}-{i}", size=1, rank=0, timeout=10) for i in range(GROUPS)]
+    groups = [session.group(f"{me.name}-{i}", size=1, rank=0, timeout=10, collective_timeout=nexar.NO_TIMEOUT) for i in range(GROUPS)]
     me.mark()
     me.wait_for_go(60)
     started = [group.all_reduce_start(values, out) for _ in range(OPS) for group in groups]
     me.mark(len(started))
-    me.wait_for_go(60)
+    ends = []
+    for request in started:
+        request.wait(60)
+        ends.append(time.monotonic())
+    return ends
 
 
 def one_operation(me):
@@ -153,8 +158,11 @@ def one_operation(me):
     values[:] = 7
     me.mark()
     me.wait_for_go(60)
-    group.all_reduce(values, out)
-    me.mark(bool((out == 7).all()))
+    request = group.all_reduce_start(values, out)
+    me.mark()
+    request.wait(60)
+    ended = time.monotonic()
+    return ended, bool((out == 7).all())
 
 
 def test_an_operation_does_not_wait_for_all_that_another_user_has_queued(cluster):
@@ -163,19 +171,26 @@ def test_an_operation_does_not_wait_for_all_that_another_user_has_queued(cluster
     many, one = Job([cluster[1]], queues_large_operations), Job([cluster[1]], one_operation)
     many.await_marks(60)
     one.await_marks()
-    many.go()
-    equal(many.await_marks(), [GROUPS * OPS], "operations of the other user")
-    one.go()
-    equal(one.await_marks(60), [True], "the result is right")
-    left = len(in_flight(cluster[1], many.name))
+    cluster[1].pause()  # until all have been handed over, in this order
+    try:
+        many.go()
+        equal(many.await_marks(), [GROUPS * OPS], "operations of the other user")
+        one.go()
+        one.await_marks()
+    finally:
+        cluster[1].resume()
+    (ended, right), = one.outcomes(seconds=60)
+    equal(right, True, "the result is right")
+    ends, = many.outcomes(seconds=60)
+    left = sum(at > ended for at in ends)
     assert left >= GROUPS * OPS // 2, f"{left} of {GROUPS * OPS} large operations are left when the small one ends"
 
 
-def opens_through(me, *sockets):
+def opens_through(me, timeout, *sockets):
     """Two ranks without a secret, each through a socket of its own."""
     del os.environ["NEXAR_JOB_SECRET"]
     try:
-        group = nexar.Session(sockets[me.rank]).group(me.name, size=2, rank=me.rank, timeout=2)
+        group = nexar.Session(sockets[me.rank]).group(me.name, size=2, rank=me.rank, timeout=timeout)
         me.mark()
         me.wait_for_go()
         return int(group.all_reduce(np.array([me.rank + 1]))[0])
@@ -190,9 +205,9 @@ def test_users_of_equal_uid_are_apart_when_their_sockets_have_labels(cluster):
     node.end()
     node.start(NEXAR_SESSION_SOCKETS=f"{pod} label=pod mode=0600,{other} label=pod")
     equal(pod.stat().st_mode & 0o777, 0o600, "the socket's mode")
-    apart = Job([node] * 2, opens_through, node.socket, pod)
+    apart = Job([node] * 2, opens_through, 2, node.socket, pod)
     equal(apart.outcomes(), ["GROUP_INCOMPLETE"] * 2, "a group of users with and without a label")
-    together = Job([node] * 2, opens_through, pod, other)
+    together = Job([node] * 2, opens_through, 20, pod, other)
     together.await_marks()
 
     def pods(what):

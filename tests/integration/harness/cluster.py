@@ -18,7 +18,8 @@ START_SECONDS = 20
 # How much later a thing may be noticed on a busy machine. Every bound from above has this much room.
 BUSY = 4.0
 # Short, so that the tests are; the failure tests state their deadlines in terms of these.
-HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT, COLLECTIVE_TIMEOUT = 0.2, 1.0, 5.0
+HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT = 0.2, 1.0
+COLLECTIVE_TIMEOUT = 15.0  # not short: a test may wait for a state while an operation is pending, on a busy machine
 SETTINGS = {
     "NEXAR_HEARTBEAT_INTERVAL_SECS": str(HEARTBEAT_INTERVAL),
     "NEXAR_HEARTBEAT_TIMEOUT_SECS": str(HEARTBEAT_TIMEOUT),
