@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 import time
 
+from .delays import Stopper
 from .network import Network
 from .system import die_with_parent, enter
 
@@ -59,7 +60,7 @@ class Node:
         self.folder.mkdir()
         self.state, self.socket, self.admin = (self.folder / name for name in ("state", "nexard.sock", "admin.sock"))
         self.log_file = self.folder / "log"
-        self.process, self.expected_dead, self._id = None, True, None
+        self.process, self.expected_dead, self._id, self._stopper = None, True, None, None
 
     @property
     def endpoint(self):
@@ -81,9 +82,15 @@ class Node:
                                             env={**inherited, **SETTINGS, **in_place(), **environment},
                                             preexec_fn=prepare)
         self.expected_dead = False
+        self._stop_at_random()
         if wait:
             eventually(self._answers, f"{self} to answer after its start")
         return self
+
+    def _stop_at_random(self, on=True):
+        if self._stopper:
+            self._stopper.end()
+        self._stopper = Stopper(self.pid) if on else None
 
     def member_client(self, *arguments):
         """What a client says that speaks to other daemons from this node's place."""
@@ -127,10 +134,13 @@ class Node:
         return self.process.wait(seconds)
 
     def pause(self):
+        self._stop_at_random(False)
         self.process.send_signal(signal.SIGSTOP)
 
     def resume(self):
+        self._stop_at_random(False)
         self.process.send_signal(signal.SIGCONT)
+        self._stop_at_random()
 
     def ask(self, command, seconds=20, **arguments):
         """One request on the admin socket."""

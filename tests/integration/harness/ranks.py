@@ -15,6 +15,7 @@ import traceback
 
 import nexar
 
+from . import delays
 from .system import die_with_parent, enter, exit_normally
 
 RESULT_SECONDS = 30
@@ -83,12 +84,15 @@ class Me:
 
     def mark(self, what=None):
         """Reports to the test that this process has come here."""
+        delays.step()
         _send(self._out, ("mark", what))
+        delays.step()
 
     def wait_for_go(self, seconds=RESULT_SECONDS):
         if not select.select([self._in], [], [], seconds)[0]:
             raise TimeoutError("the test never released this rank")
         os.read(self._in, 1)
+        delays.step()
 
     @staticmethod
     def stay():
@@ -140,6 +144,7 @@ class Rank:
             enter(self.node.network.namespace(self.node.host))
             os.environ.update(environment_of(self.node, self.rank, self.size, self.name, secret))
             me = Me(self.node, self.rank, self.size, self.name, secret, wire_in, wire_out)
+            delays.in_rank(self.name, self.rank)
             try:
                 outcome = ("value", function(me, *arguments))
             except nexar.Error as error:
@@ -148,6 +153,7 @@ class Rank:
                 kind = AssertionError if isinstance(error, AssertionError) else RuntimeError
                 outcome = ("broken", traceback.format_exc(), kind)
             _send(wire_out, outcome)
+            delays.step()
             code = 0
         finally:
             sys.stdout.flush()
@@ -179,10 +185,12 @@ class Rank:
         return message[1]
 
     def go(self):
+        delays.step()
         os.write(self._to, b"g")
 
     def outcome(self, seconds=RESULT_SECONDS):
         """What the function returned, or the Failure that it ended with."""
+        delays.step()
         until = time.monotonic() + seconds
         while self._ended is None:
             message = self._read(until)
@@ -196,6 +204,7 @@ class Rank:
         return self._ended[1]
 
     def kill(self, number=signal.SIGKILL):
+        delays.step()
         os.kill(self.pid, number)
 
     def join(self):

@@ -4,6 +4,7 @@ import sys
 import time
 import traceback
 
+from . import delays
 from .cluster import Cluster
 from .expected import run_expected
 from .ranks import Failure, Job
@@ -59,6 +60,8 @@ def main(tests, nodes=3, before=lambda: None, **environment):
               and (not sys.argv[1:] or any(word in name for word in sys.argv[1:]))]
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda n, _: sys.exit(128 + n))
+    if delays.SEED is not None:
+        print(f"        delays of seed {delays.SEED}{', and stops' if delays.STOPS else ''}", flush=True)
     failed, cluster = [], None
     try:
         for name, test in chosen:
