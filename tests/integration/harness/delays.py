@@ -16,8 +16,8 @@ from .system import die_with_parent
 
 SEED = os.environ.get("NEXAR_TEST_DELAYS")
 STOPS = SEED is not None and os.environ.get("NEXAR_TEST_STOPS") == "1"
-BUDGET = 1.2  # seconds of each process in its calls, so that a test of many calls ends
-OF_CALLS, OF_STEPS = (0.03, 0.005), (0.3, 0.05)  # how often a short one, a long one
+BUDGET = 2  # seconds of each process in its calls, so that a test of many calls ends
+OF_CALLS, OF_STEPS = (0.12, 0.02), (0.3, 0.06)  # how often a short one, a long one
 # They answer by themselves.
 QUICK = ("last_error", "status_name", "dtype", "version", "request_test", "perror", "error_", "group_rank", "group_size", "group_epoch",
          "op_", "session_stats", "shard")
