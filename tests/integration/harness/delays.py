@@ -98,6 +98,8 @@ class Stopper:
         if self._pid == 0:
             with contextlib.suppress(ProcessLookupError):
                 die_with_parent()
+                os.closerange(3, fd)  # the ends of pipes that the test closes
+                os.closerange(fd + 1, os.sysconf("SC_OPEN_MAX"))
                 self._stop(random.Random(seed), fd)
             os._exit(0)
         os.close(fd)
