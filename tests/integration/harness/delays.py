@@ -107,7 +107,7 @@ class Stopper:
     @staticmethod
     def _stop(rng, fd):
         while True:
-            time.sleep(rng.uniform(0.05, 1))  # sleep: until the next stop
+            time.sleep(rng.uniform(0.3, 3))  # sleep: until the next stop
             signal.pidfd_send_signal(fd, signal.SIGSTOP)
             time.sleep(rng.uniform(0.02, 0.1))  # sleep: the length of the stop
             signal.pidfd_send_signal(fd, signal.SIGCONT)

@@ -44,8 +44,9 @@ def sockets_of(pid):
 
 
 def arrived(node, group):
-    """The ranks that have started the collectives that a group has in flight, as the node knows; rank by rank once."""
-    return {rank for op in node.ask("ops")["ops"] if op["group"] == group for rank in op["arrived"]}
+    """The ranks that have started the collectives that a group has in flight, as the node knows; rank by rank once. Without
+    those that are ending: all ranks of the node have their results, and only what it sends is on its way."""
+    return {rank for op in node.ask("ops")["ops"] if op["group"] == group and op["phase"] != "ending" for rank in op["arrived"]}
 
 
 def waiting_receives(node, groups):
