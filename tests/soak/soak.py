@@ -148,6 +148,18 @@ def work(pipe, environment, operations, marks):
     pipe.send("ended")
 
 
+def started(cluster, ranks, function, *arguments):
+    """[(process, pipe)] of function(pipe, environment, *arguments), by rank."""
+    workers = []
+    for rank in range(ranks):
+        ours, theirs = fork.Pipe()
+        worker = fork.Process(target=function, args=(theirs, cluster.environment(rank), *arguments), daemon=True)
+        worker.start()
+        theirs.close()
+        workers.append((worker, ours))
+    return workers
+
+
 def figures(cluster, workers):
     """{name: Figures}"""
     pids = {f"daemon {node.number}": node._process.pid for node in cluster.nodes}
@@ -185,6 +197,12 @@ def grown(before, after):
     return words
 
 
+def left_in(cluster):
+    """What daemons without ranks should not have, in words."""
+    left = [node.ask("status")[what] for node in cluster.nodes for what in ("groups", "ops_in_flight")]
+    return [f"the daemons keep groups and operations: {left}"] if any(left) else []
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--operations", type=int, default=1_000_000)
@@ -194,22 +212,13 @@ def main():
         parser.error(f"--operations: at least {10 * MIXED_EVERY * MIXED}, or the warm-up has not all of the mixed ones")
     begin, marks = time.monotonic(), tuple(chosen.operations * tenth // 10 for tenth in range(1, 11))
     with nexar.testing.cluster(2, chosen.ranks, nexard=os.environ["NEXAR_TEST_NEXARD"]) as cluster:
-        workers = []
-        for rank in range(chosen.ranks):
-            ours, theirs = fork.Pipe()
-            worker = fork.Process(target=work, args=(theirs, cluster.environment(rank), chosen.operations, marks), daemon=True)
-            worker.start()
-            theirs.close()
-            workers.append((worker, ours))
+        workers = started(cluster, chosen.ranks, work, chosen.operations, marks)
         before = measured(cluster, workers, MARK_SECONDS)
         for mark in marks[1:]:
             after = measured(cluster, workers, MARK_SECONDS)
             show(mark, after, before)
         ended = [pipe.recv() for _, pipe in workers]
-        words = grown(before, after)
-        left = [node.ask("status")[what] for node in cluster.nodes for what in ("groups", "ops_in_flight")]
-        if any(left):
-            words.append(f"the daemons keep groups and operations: {left}")
+        words = grown(before, after) + left_in(cluster)
     print(f"{chosen.operations} operations and {chosen.operations // MIXED_EVERY} mixed ones on {len(ended)} ranks, "
           f"none wrong, none that hung: {time.monotonic() - begin:.0f} s; {words or 'nothing grew'}")
     return 1 if words else 0
