@@ -29,7 +29,7 @@ needed_packages() {
         printf '%s\n' libssl-dev libcatch2-dev
         cxx=libstdc++-14-dev
     fi
-    # tests/unit/reduce/aarch64: elsewhere the ordinary tests run on AArch64 itself, or not at all.
+    # tests/unit/aarch64: elsewhere the ordinary tests run on AArch64 itself, or not at all.
     if [ "$(dpkg --print-architecture)" = amd64 ]; then
         printf '%s\n' qemu-user binutils-aarch64-linux-gnu "$cxx-arm64-cross"
     fi

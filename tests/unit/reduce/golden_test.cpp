@@ -163,7 +163,6 @@ TEST_CASE("results are the golden bits on every instruction set") {
 }
 
 TEST_CASE("every reduction of every type is the golden bits: plain, deterministic, and with f32 partials") {
-    // XX
     on_every_target([](const Kernels&) {
         for (int code = 0; code < dtype_count; ++code) {
             const auto dtype = static_cast<Dtype>(code);

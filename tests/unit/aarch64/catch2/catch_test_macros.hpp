@@ -1,9 +1,11 @@
-// As much of Catch2's macros as the tests of reduce/ use, for aarch64.sh: there is no Catch2 for AArch64
-// where the build is for another CPU. main() runs every test case, and its status is 0 when all checks held.
+// As much of Catch2's macros as the tests of reduce/, shm/ and link/ use, for run.sh: there is no Catch2 for
+// AArch64 where the build is for another CPU. main() runs every test case, and its status is 0 when all
+// checks held.
 #pragma once
 
 #include <cstdio>
 #include <cstring>
+#include <initializer_list>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -48,6 +50,25 @@ struct Note {
 
 struct Abandon {};
 
+// A case is run once for each of its sections, or of the values that it generates: of one kind, side by side.
+struct Turn {
+    size_t now = 0, all = 1, sections = 0;
+};
+inline Turn& turn() {
+    static Turn one;
+    return one;
+}
+inline bool section() {
+    const size_t number = turn().sections++;
+    turn().all = turn().sections > turn().all ? turn().sections : turn().all;
+    return number == turn().now;
+}
+template <class T>
+T generate(std::initializer_list<T> values) {
+    turn().all = values.size();
+    return values.begin()[turn().now];
+}
+
 inline bool check(bool held, const char* what, const char* file, int line) {
     ++checks();
     if (held) return true;
@@ -72,8 +93,12 @@ inline bool check(bool held, const char* what, const char* file, int line) {
         if (!mini::check(static_cast<bool>(__VA_ARGS__), #__VA_ARGS__, __FILE__, __LINE__)) \
             throw mini::Abandon();                                                          \
     } while (false)
+#define REQUIRE_FALSE(...) REQUIRE(!(__VA_ARGS__))
+#define FAIL_CHECK(...) mini::check(false, std::string(__VA_ARGS__).c_str(), __FILE__, __LINE__)
 #define STATIC_REQUIRE(...) static_assert(__VA_ARGS__)
 #define INFO(...)               \
     const mini::Note MINI_JOIN( \
         note_, __LINE__)(static_cast<std::ostringstream&&>(std::ostringstream() << __VA_ARGS__))
 #define CAPTURE(...) static_cast<void>(0)
+#define SECTION(name) if (mini::section())
+#define GENERATE(...) mini::generate({__VA_ARGS__})

@@ -1,14 +1,16 @@
 #!/bin/bash
-# The tests of reduce/ on AArch64: compiled with clang for it, and run under qemu-user. So the golden bits are compared on
-# NEON too, by a host that has none, and with SVE of three lengths. Half a minute of two cores; exits 77, with the reason, where a
-# tool is missing: tools/setup installs them.
+# The tests of a module on AArch64: compiled with clang for it, and run under qemu-user. Of reduce/ the golden bits are compared on
+# NEON too, by a host that has none, and with SVE of three lengths. Of shm/ and link/ the words that processes share and the frames that
+# nodes exchange have the same layout there. (What that processor may reorder is not seen: qemu keeps the host's order.)
+# Half a minute of two cores each; exits 77, with the reason, where a tool is missing: tools/setup installs them.
 #
-#     run.sh [PART-OF-A-TEST-CASE'S-NAME]
+#     run.sh reduce|shm|link [PART-OF-A-TEST-CASE'S-NAME]
 #
 # Only Highway's headers are needed, and Catch2 is replaced by a header beside this file: so nothing of Debian's arm64 is.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-root=$(cd "$here/../../../.." && pwd)
+root=$(cd "$here/../../.." && pwd)
+module=${1:?reduce, shm or link}
 
 skip() {
     echo "skipped: $1"
@@ -33,10 +35,15 @@ compile() {
     local folder=$out/$1
     shift
     mkdir "$folder"
-    printf '%s\n' "$root"/daemon/reduce/*.cpp "$root/daemon/core/recycled.cpp" "$root"/tests/unit/reduce/*.cpp "$here/main.cpp" |
+    local modules=(core "$module")
+    if [ "$module" = link ]; then modules+=(reduce); fi
+    {
+        for each in "${modules[@]}"; do printf '%s\n' "$root/daemon/$each"/*.cpp; done
+        printf '%s\n' "$root/tests/unit/$module"/*.cpp "$here/main.cpp"
+    } |
         (cd "$folder" && xargs -P "$(nproc)" -n 1 "$clang" --target=aarch64-linux-gnu "$@" -std=c++2b -O2 -ffp-contract=off \
-            -w -DHWY_SHARED_DEFINE -I"$here" -I"$root/tests/unit/reduce" -I"$root/daemon" -I"$root/proto" -I"$out/include" -c)
-    "$clang" --target=aarch64-linux-gnu -static "$folder"/*.o -o "$folder/tests"
+            -w -D_GNU_SOURCE -DHWY_SHARED_DEFINE -I"$here" -I"$root/tests/unit/$module" -I"$root/tests" -I"$root/daemon" -I"$root/proto" -I"$out/include" -c)
+    "$clang" --target=aarch64-linux-gnu -static -pthread "$folder"/*.o -o "$folder/tests"
 }
 
 # run CPU PROGRAM PART
@@ -45,9 +52,10 @@ run() {
     "$qemu" -cpu "$1" "$out/$2/tests" "$3"
 }
 
-only=${1:-}
+only=${2:-}
 compile neon
 run cortex-a53 neon "$only"
+[ "$module" = reduce ] || exit 0
 # For machines with SVE: kernels stay NEON (reduce/targets.hpp); what the compiler makes of the plain loops uses SVE, with vectors
 # of the machine's length.
 compile sve -march=armv9-a

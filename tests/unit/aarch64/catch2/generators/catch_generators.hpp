@@ -1,0 +1,4 @@
+// See catch_test_macros.hpp.
+#pragma once
+
+#include "catch2/catch_test_macros.hpp"
