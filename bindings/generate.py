@@ -59,9 +59,10 @@ class Shape(NamedTuple):
     returns: str
     quick: str = ""  # the call of _quick that takes plain arrays; "": there is none
     only_if: str = ""  # when it may be tried, beside: no scalar
+    result: str = ""  # what it gives; the Request of one that is only begun must know
 
 
-OPTIONS = "timeout, match_id, priority, flags"
+OPTIONS = "timeout, match_id, priority, flags, {key}"
 
 
 def sides(blocks_in, blocks_out):
@@ -69,19 +70,21 @@ def sides(blocks_in, blocks_out):
 
 
 GIVEN_OUT = "out is not None"
+IN_PLACE = "values if out is None else out"
+AT_ROOT = "({}) if root == self.rank else None"
 SHAPES = {
-    ("nothing", "never", "none", "none"): Shape("", f"nothing({{number}}, self._gate, self._handle, {OPTIONS})"),
+    ("nothing", "never", "none", "none"): Shape("", f"nothing({{number}}, self._gate, self._handle, {OPTIONS})", result="None"),
     ("data", "never", "one_at_root", "one_elsewhere"): Shape(
-        "Returns values.", f"data({{number}}, self._gate, self._handle, values, root, root != self.rank, {OPTIONS})"),
-    ("in_out", "same", "one", "one"): Shape("Returns out; None: values itself (in place).", sides(1, 1)),
+        "Returns values.", f"data({{number}}, self._gate, self._handle, values, root, root != self.rank, {OPTIONS})", result="values"),
+    ("in_out", "same", "one", "one"): Shape("Returns out; None: values itself (in place).", sides(1, 1), result=IN_PLACE),
     ("in_out", "same", "all", "all"): Shape(
-        "Returns out; None: values itself (in place).", sides("self.size", "self.size")),
+        "Returns out; None: values itself (in place).", sides("self.size", "self.size"), result=IN_PLACE),
     ("in_out", "same", "one", "one_at_root"): Shape(
         "The root gets out (None: values itself); the others get None, and their out is not looked at.",
-        sides(1, "int(root == self.rank)")),
+        sides(1, "int(root == self.rank)"), result=AT_ROOT.format(IN_PLACE)),
     ("in_out", "block_of_out", "one", "all"): Shape(
         "Returns out: size * values.size elements (None: a new array of shape (size, *values.shape)). In place: values is "
-        "out[rank * n:(rank + 1) * n].", sides(1, "self.size"), GIVEN_OUT),
+        "out[rank * n:(rank + 1) * n].", sides(1, "self.size"), GIVEN_OUT, "out"),
     ("in_out_counts", "block_of_out", "own", "packed"): Shape(
         "counts: elements of each rank, the same list on all ranks. Returns out: sum(counts) elements, the blocks one after "
         "the other (None: a new array of shape (sum(counts),)). In place: values is this rank's part of out."),
@@ -101,15 +104,16 @@ SHAPES = {
         "Returns out: sum(receive_counts) elements, the blocks one after the other (None: a new array of that shape)."),
     ("in_out", "block_of_in", "all", "one"): Shape(
         "Returns out: n = values.size / size elements (None: a new array of shape (n,)). In place: out is "
-        "values[rank * n:(rank + 1) * n].", sides("self.size", 1), GIVEN_OUT),
+        "values[rank * n:(rank + 1) * n].", sides("self.size", 1), GIVEN_OUT, "out"),
     ("in_out", "block_of_out", "one", "all_at_root"): Shape(
         "The root gets out: size * values.size elements (None: a new array of shape (size, *values.shape)); the others get "
         "None, and their out is not looked at. In place, at the root: values is out[root * n:(root + 1) * n].",
-        sides(1, "self.size * (root == self.rank)"), f"({GIVEN_OUT} or root != self.rank)"),
+        sides(1, "self.size * (root == self.rank)"), f"({GIVEN_OUT} or root != self.rank)",
+        AT_ROOT.format("out")),
     ("in_out", "block_of_in", "all_at_root", "one"): Shape(
         "Returns out. At the root it has n = values.size / size elements (None: a new array of shape (n,)); the others "
         "must give it, and their values are not looked at (None will do). In place, at the root: out is "
-        "values[root * n:(root + 1) * n].", sides("self.size * (root == self.rank)", 1), GIVEN_OUT),
+        "values[root * n:(root + 1) * n].", sides("self.size * (root == self.rank)", 1), GIVEN_OUT, "out"),
 }
 RAISES = "Raises ValueError for memory that does not fit, and nexar.Error."
 RAISES_WITHOUT_MEMORY = "Raises nexar.Error."
@@ -166,16 +170,29 @@ def methods(row):
     doc = " ".join(f"{row['summary']} {shape.returns} {raises}".split())
     out = signature(row["name"], takes, "Any") + filled(doc)
     if shape.quick:
-        ready = " and ".join(["scalar is None"] * reduces + ["not self._dropped"] + [shape.only_if] * bool(shape.only_if))
-        call = shape.quick.format(number=row["number"], op="OPS.get(op, -1)" if reduces else "0", root="root" if rooted else "0")
-        out += f"        if {ready}:\n"
-        out += wrapped(f"done = _quick.{call}\n", 12) + "            if done is not NotImplemented:\n                return done\n"
+        out += f"        if {quick_when(row, shape, 'not self._dropped')}:\n"
+        out += wrapped(f"done = {quick_call(row, shape, '0')}\n", 12) + "            if done is not NotImplemented:\n                return done\n"
     out += wrapped(f"        return self._blocking(ROWS[\"{row['name']}\"]{given})\n\n")
     out += signature(f"{row['name']}_start", takes, "Request") + f'        """Begins {row["name"]}: the Request\'s wait() returns what it returns."""\n'
+    if shape.quick:
+        kept = "".join(f", {name}" for name in names if name in ("values", "out")) or ","
+        out += f"        if {quick_when(row, shape, '(not self._dropped or self._may_start())')}:\n"
+        out += wrapped(f"begun = Request(self._connection, \"{row['name']}\", self._weak, (self{kept}), {shape.result}, None, user_data)\n", 12)
+        out += wrapped(f"number = {quick_call(row, shape, 'begun._key')}\n", 12)
+        out += "            if number is not NotImplemented:\n                begun._number = number\n                return begun\n"
     out += wrapped(f"        return self._begin(ROWS[\"{row['name']}\"]{given})\n\n")
     out += signature(f"{row['name']}_init", takes, "Persistent")
     out += filled(f"Prepares {row['name']}: each start() begins it, with what its memory holds then, and wait() returns what it returns. {'Lists and numbers are a TypeError. ' if names else ''}{raises}")
     return out + wrapped(f"        return self._init(ROWS[\"{row['name']}\"]{given})\n")
+
+
+def quick_when(row, shape, ready):
+    return " and ".join(["scalar is None"] * (row["reduction"] == "reduces") + [ready] + [shape.only_if] * bool(shape.only_if))
+
+
+def quick_call(row, shape, key):
+    op = "OPS.get(op, -1)" if row["reduction"] == "reduces" else "0"
+    return "_quick." + shape.quick.format(number=row["number"], op=op, root="root" if row["root"] == "rooted" else "0", key=key)
 
 
 def wrapped(line, indent=8):

@@ -3,6 +3,7 @@
     pip install bindings/python        (from the tree: the header is beside it; libnexar_c is looked for at import)
 """
 import atexit
+import glob
 import os
 import re
 import shutil
@@ -19,6 +20,6 @@ place = tempfile.mkdtemp(prefix="nexar-build-")
 atexit.register(shutil.rmtree, place, ignore_errors=True)
 
 setup(version="{MAJOR}.{MINOR}.{PATCH}".format(**numbers),
-      ext_modules=[Extension("nexar._native", ["nexar/_native.c"], include_dirs=[include], py_limited_api=True,
+      ext_modules=[Extension("nexar._native", sorted(glob.glob("nexar/_native*.c")), include_dirs=[include], py_limited_api=True,
                              extra_compile_args=["-fvisibility=hidden"])],
       options={"bdist_wheel": {"py_limited_api": "cp311"}, "build": {"build_base": place}, "egg_info": {"egg_base": place}})

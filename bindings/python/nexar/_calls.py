@@ -4,7 +4,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import operator
-import weakref
 from collections.abc import Callable, Iterator, Sequence
 from ctypes import byref
 from typing import Any
@@ -26,9 +25,14 @@ class Calls:
     _handle: int
     _gate: bytearray  # see _quick.enter
     _dropped: dict[int, Any]  # requests to free soon: then the quick way is not taken
+    _weak: Any  # a weak reference to this
 
-    def _start(self, function: Any, *arguments: Any, keep: Any, result: Callable[[Any], Any], hidden: bool = False,
-               **given: Any) -> Request:
+    def _may_start(self) -> bool:
+        """Whether the quick way may be tried for what is not waited for: also inside session.ops()."""
+        return self._connection.dropped.none()  # type: ignore[no-any-return]
+
+    def _start(self, function: Any, *arguments: Any, keep: Any, value: Any = None, made: Callable[[bytes], Any] | None = None,
+               hidden: bool = False, **given: Any) -> Request:
         if hidden:
             self._connection.may_block()
         wanted = _Given(**given)
@@ -37,11 +41,11 @@ class Calls:
         def start(key: int, number: Any) -> int:
             return int(function(self._handle, *arguments, byref(wanted.options(key)), number))
 
-        return Request(self._connection, start, (self, keep, wanted), result, wanted.user_data, hidden, op=function.__name__,
-                       group=weakref.ref(self))
+        request = Request(self._connection, function.__name__, self._weak, (self, keep, wanted), value, made, wanted.user_data)
+        return (request._hide() if hidden else request)._begin(start)
 
-    def _prepare(self, function: Any, *arguments: Any, keep: Any, result: Callable[[Any], Any], collective: bool = True,
-                 **given: Any) -> Persistent:
+    def _prepare(self, function: Any, *arguments: Any, keep: Any, value: Any = None, made: Callable[[bytes], Any] | None = None,
+                 collective: bool = True, **given: Any) -> Persistent:
         """As _start, for x_init."""
         wanted = _Given(**given)
         _library.check_numbers(function, self._handle, *arguments)
@@ -49,7 +53,8 @@ class Calls:
         def prepare(key: int, number: Any) -> int:
             return int(function(self._handle, *arguments, byref(wanted.options(key)), number))
 
-        return Persistent(self, collective, prepare, (self, keep, wanted), result, wanted.user_data, op=function.__name__)
+        return Persistent(self, collective, prepare, function.__name__, self._weak, (self, keep, wanted), value, made,
+                          wanted.user_data)
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
@@ -101,10 +106,9 @@ class Calls:
             dtype = values.dtype if isinstance(values, np.ndarray) else _arrays.new(0, arguments[3]).dtype
             given["scalar"] = _arrays.scalar_of(scalar, dtype)
         if persistent:
-            return self._prepare(getattr(lib, f"nexar_{row.name}_init"), *arguments, *operands, keep=(values, result),
-                                 result=lambda _: result, **given)
-        return self._start(getattr(lib, f"nexar_{row.name}_start"), *arguments, *operands, keep=(values, result),
-                           result=lambda _: np.ndarray.tolist(result) if made else result, **given)
+            return self._prepare(getattr(lib, f"nexar_{row.name}_init"), *arguments, *operands, keep=values, value=result, **given)
+        return self._start(getattr(lib, f"nexar_{row.name}_start"), *arguments, *operands, keep=values, value=result,
+                           made=(lambda _: np.ndarray.tolist(result)) if made else None, **given)
 
     def _blocks(self, side: str, root: int) -> int:
         """Of an even side: how many blocks of `count` elements this rank has; 0: it has no such side."""

@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import ctypes
 import operator
-import weakref
 from collections.abc import Sequence
 from ctypes import byref, c_int64, c_uint32
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,7 +11,7 @@ from . import _library
 from ._calls import Calls
 from ._errors import check
 from ._library import COLOUR_UNDEFINED, NO_TIMEOUT, NONE_MS, lib, milliseconds, options
-from ._requests import Request
+from ._requests import Request, opening
 
 if TYPE_CHECKING:
     from ._group import Group
@@ -133,9 +132,8 @@ class Children(Calls):
             wanted.user_data = mine
             return int(function(self._handle, *arguments, byref(wanted), number))
 
-        return Request(connection, start, (self, wanted),
-                       lambda end: connection.opened(end.group) if end.group else None, user_data, hidden, opens=True,
-                       op=function.__name__, group=weakref.ref(self))
+        return opening(Request(connection, function.__name__, self._weak, (self, wanted), None, connection.opened, user_data),
+                       start, hidden)
 
 
 def _milliseconds(others: str, times: dict[str, float | None]) -> dict[str, int]:

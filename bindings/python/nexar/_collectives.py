@@ -18,7 +18,7 @@ class Collectives(Calls):
                 priority: int | None = None, flags: int = 0) -> Any:
         """Ends when every rank has started it. Raises nexar.Error."""
         if not self._dropped:
-            done = _quick.nothing(0, self._gate, self._handle, timeout, match_id, priority, flags)
+            done = _quick.nothing(0, self._gate, self._handle, timeout, match_id, priority, flags, 0)
             if done is not NotImplemented:
                 return done
         return self._blocking(ROWS["barrier"], timeout=timeout, match_id=match_id, user_data=user_data,
@@ -27,6 +27,12 @@ class Collectives(Calls):
     def barrier_start(self, *, timeout: float | None = None, match_id: int = 0, user_data: int = 0,
                       priority: int | None = None, flags: int = 0) -> Request:
         """Begins barrier: the Request's wait() returns what it returns."""
+        if (not self._dropped or self._may_start()):
+            begun = Request(self._connection, "barrier", self._weak, (self,), None, None, user_data)
+            number = _quick.nothing(0, self._gate, self._handle, timeout, match_id, priority, flags, begun._key)
+            if number is not NotImplemented:
+                begun._number = number
+                return begun
         return self._begin(ROWS["barrier"], timeout=timeout, match_id=match_id, user_data=user_data, priority=priority,
             flags=flags)
 
@@ -44,7 +50,7 @@ class Collectives(Calls):
         Raises ValueError for memory that does not fit, and nexar.Error."""
         if scalar is None and not self._dropped:
             done = _quick.sides(1, self._gate, self._handle, values, out, OPS.get(op, -1), 0, 1, 1, timeout, match_id,
-                priority, flags)
+                priority, flags, 0)
             if done is not NotImplemented:
                 return done
         return self._blocking(ROWS["all_reduce"], values, out=out, op=op, scalar=scalar, timeout=timeout,
@@ -54,6 +60,14 @@ class Collectives(Calls):
                          scalar: Number | None = None, timeout: float | None = None, match_id: int = 0,
                          user_data: int = 0, priority: int | None = None, flags: int = 0) -> Request:
         """Begins all_reduce: the Request's wait() returns what it returns."""
+        if scalar is None and (not self._dropped or self._may_start()):
+            begun = Request(self._connection, "all_reduce", self._weak, (self, values, out), values if out is None else
+                out, None, user_data)
+            number = _quick.sides(1, self._gate, self._handle, values, out, OPS.get(op, -1), 0, 1, 1, timeout, match_id,
+                priority, flags, begun._key)
+            if number is not NotImplemented:
+                begun._number = number
+                return begun
         return self._begin(ROWS["all_reduce"], values, out=out, op=op, scalar=scalar, timeout=timeout,
             match_id=match_id, user_data=user_data, priority=priority, flags=flags)
 
@@ -73,7 +87,7 @@ class Collectives(Calls):
         nexar.Error."""
         if scalar is None and not self._dropped:
             done = _quick.sides(2, self._gate, self._handle, values, out, OPS.get(op, -1), root, 1, int(root ==
-                self.rank), timeout, match_id, priority, flags)
+                self.rank), timeout, match_id, priority, flags, 0)
             if done is not NotImplemented:
                 return done
         return self._blocking(ROWS["reduce"], values, out=out, op=op, root=root, scalar=scalar, timeout=timeout,
@@ -83,6 +97,14 @@ class Collectives(Calls):
                      scalar: Number | None = None, timeout: float | None = None, match_id: int = 0, user_data: int = 0,
                      priority: int | None = None, flags: int = 0) -> Request:
         """Begins reduce: the Request's wait() returns what it returns."""
+        if scalar is None and (not self._dropped or self._may_start()):
+            begun = Request(self._connection, "reduce", self._weak, (self, values, out), (values if out is None else
+                out) if root == self.rank else None, None, user_data)
+            number = _quick.sides(2, self._gate, self._handle, values, out, OPS.get(op, -1), root, 1, int(root ==
+                self.rank), timeout, match_id, priority, flags, begun._key)
+            if number is not NotImplemented:
+                begun._number = number
+                return begun
         return self._begin(ROWS["reduce"], values, out=out, op=op, root=root, scalar=scalar, timeout=timeout,
             match_id=match_id, user_data=user_data, priority=priority, flags=flags)
 
@@ -100,7 +122,7 @@ class Collectives(Calls):
         fit, and nexar.Error."""
         if not self._dropped:
             done = _quick.data(3, self._gate, self._handle, values, root, root != self.rank, timeout, match_id,
-                priority, flags)
+                priority, flags, 0)
             if done is not NotImplemented:
                 return done
         return self._blocking(ROWS["broadcast"], values, root=root, timeout=timeout, match_id=match_id,
@@ -109,6 +131,13 @@ class Collectives(Calls):
     def broadcast_start(self, values: Values, root: int = 0, *, timeout: float | None = None, match_id: int = 0,
                         user_data: int = 0, priority: int | None = None, flags: int = 0) -> Request:
         """Begins broadcast: the Request's wait() returns what it returns."""
+        if (not self._dropped or self._may_start()):
+            begun = Request(self._connection, "broadcast", self._weak, (self, values), values, None, user_data)
+            number = _quick.data(3, self._gate, self._handle, values, root, root != self.rank, timeout, match_id,
+                priority, flags, begun._key)
+            if number is not NotImplemented:
+                begun._number = number
+                return begun
         return self._begin(ROWS["broadcast"], values, root=root, timeout=timeout, match_id=match_id,
             user_data=user_data, priority=priority, flags=flags)
 
@@ -126,7 +155,7 @@ class Collectives(Calls):
         ValueError for memory that does not fit, and nexar.Error."""
         if not self._dropped and out is not None:
             done = _quick.sides(4, self._gate, self._handle, values, out, 0, 0, 1, self.size, timeout, match_id,
-                priority, flags)
+                priority, flags, 0)
             if done is not NotImplemented:
                 return done
         return self._blocking(ROWS["all_gather"], values, out=out, timeout=timeout, match_id=match_id,
@@ -135,6 +164,13 @@ class Collectives(Calls):
     def all_gather_start(self, values: Values, out: Memory | None = None, *, timeout: float | None = None,
                          match_id: int = 0, user_data: int = 0, priority: int | None = None, flags: int = 0) -> Request:
         """Begins all_gather: the Request's wait() returns what it returns."""
+        if (not self._dropped or self._may_start()) and out is not None:
+            begun = Request(self._connection, "all_gather", self._weak, (self, values, out), out, None, user_data)
+            number = _quick.sides(4, self._gate, self._handle, values, out, 0, 0, 1, self.size, timeout, match_id,
+                priority, flags, begun._key)
+            if number is not NotImplemented:
+                begun._number = number
+                return begun
         return self._begin(ROWS["all_gather"], values, out=out, timeout=timeout, match_id=match_id, user_data=user_data,
             priority=priority, flags=flags)
 
@@ -153,7 +189,7 @@ class Collectives(Calls):
         ValueError for memory that does not fit, and nexar.Error."""
         if scalar is None and not self._dropped and out is not None:
             done = _quick.sides(5, self._gate, self._handle, values, out, OPS.get(op, -1), 0, self.size, 1, timeout,
-                match_id, priority, flags)
+                match_id, priority, flags, 0)
             if done is not NotImplemented:
                 return done
         return self._blocking(ROWS["reduce_scatter"], values, out=out, op=op, scalar=scalar, timeout=timeout,
@@ -163,6 +199,13 @@ class Collectives(Calls):
                              scalar: Number | None = None, timeout: float | None = None, match_id: int = 0,
                              user_data: int = 0, priority: int | None = None, flags: int = 0) -> Request:
         """Begins reduce_scatter: the Request's wait() returns what it returns."""
+        if scalar is None and (not self._dropped or self._may_start()) and out is not None:
+            begun = Request(self._connection, "reduce_scatter", self._weak, (self, values, out), out, None, user_data)
+            number = _quick.sides(5, self._gate, self._handle, values, out, OPS.get(op, -1), 0, self.size, 1, timeout,
+                match_id, priority, flags, begun._key)
+            if number is not NotImplemented:
+                begun._number = number
+                return begun
         return self._begin(ROWS["reduce_scatter"], values, out=out, op=op, scalar=scalar, timeout=timeout,
             match_id=match_id, user_data=user_data, priority=priority, flags=flags)
 
@@ -180,7 +223,7 @@ class Collectives(Calls):
         Raises ValueError for memory that does not fit, and nexar.Error."""
         if not self._dropped:
             done = _quick.sides(8, self._gate, self._handle, values, out, 0, 0, self.size, self.size, timeout, match_id,
-                priority, flags)
+                priority, flags, 0)
             if done is not NotImplemented:
                 return done
         return self._blocking(ROWS["all_to_all"], values, out=out, timeout=timeout, match_id=match_id,
@@ -189,6 +232,14 @@ class Collectives(Calls):
     def all_to_all_start(self, values: Values, out: Memory | None = None, *, timeout: float | None = None,
                          match_id: int = 0, user_data: int = 0, priority: int | None = None, flags: int = 0) -> Request:
         """Begins all_to_all: the Request's wait() returns what it returns."""
+        if (not self._dropped or self._may_start()):
+            begun = Request(self._connection, "all_to_all", self._weak, (self, values, out), values if out is None else
+                out, None, user_data)
+            number = _quick.sides(8, self._gate, self._handle, values, out, 0, 0, self.size, self.size, timeout,
+                match_id, priority, flags, begun._key)
+            if number is not NotImplemented:
+                begun._number = number
+                return begun
         return self._begin(ROWS["all_to_all"], values, out=out, timeout=timeout, match_id=match_id, user_data=user_data,
             priority=priority, flags=flags)
 
@@ -207,7 +258,7 @@ class Collectives(Calls):
         and nexar.Error."""
         if not self._dropped and (out is not None or root != self.rank):
             done = _quick.sides(9, self._gate, self._handle, values, out, 0, root, 1, self.size * (root == self.rank),
-                timeout, match_id, priority, flags)
+                timeout, match_id, priority, flags, 0)
             if done is not NotImplemented:
                 return done
         return self._blocking(ROWS["gather"], values, out=out, root=root, timeout=timeout, match_id=match_id,
@@ -216,6 +267,14 @@ class Collectives(Calls):
     def gather_start(self, values: Values, out: Memory | None = None, root: int = 0, *, timeout: float | None = None,
                      match_id: int = 0, user_data: int = 0, priority: int | None = None, flags: int = 0) -> Request:
         """Begins gather: the Request's wait() returns what it returns."""
+        if (not self._dropped or self._may_start()) and (out is not None or root != self.rank):
+            begun = Request(self._connection, "gather", self._weak, (self, values, out), (out) if root == self.rank else
+                None, None, user_data)
+            number = _quick.sides(9, self._gate, self._handle, values, out, 0, root, 1, self.size * (root == self.rank),
+                timeout, match_id, priority, flags, begun._key)
+            if number is not NotImplemented:
+                begun._number = number
+                return begun
         return self._begin(ROWS["gather"], values, out=out, root=root, timeout=timeout, match_id=match_id,
             user_data=user_data, priority=priority, flags=flags)
 
@@ -234,7 +293,7 @@ class Collectives(Calls):
         does not fit, and nexar.Error."""
         if not self._dropped and out is not None:
             done = _quick.sides(10, self._gate, self._handle, values, out, 0, root, self.size * (root == self.rank), 1,
-                timeout, match_id, priority, flags)
+                timeout, match_id, priority, flags, 0)
             if done is not NotImplemented:
                 return done
         return self._blocking(ROWS["scatter"], values, out=out, root=root, timeout=timeout, match_id=match_id,
@@ -243,6 +302,13 @@ class Collectives(Calls):
     def scatter_start(self, values: Values, out: Memory | None = None, root: int = 0, *, timeout: float | None = None,
                       match_id: int = 0, user_data: int = 0, priority: int | None = None, flags: int = 0) -> Request:
         """Begins scatter: the Request's wait() returns what it returns."""
+        if (not self._dropped or self._may_start()) and out is not None:
+            begun = Request(self._connection, "scatter", self._weak, (self, values, out), out, None, user_data)
+            number = _quick.sides(10, self._gate, self._handle, values, out, 0, root, self.size * (root == self.rank),
+                1, timeout, match_id, priority, flags, begun._key)
+            if number is not NotImplemented:
+                begun._number = number
+                return begun
         return self._begin(ROWS["scatter"], values, out=out, root=root, timeout=timeout, match_id=match_id,
             user_data=user_data, priority=priority, flags=flags)
 
@@ -260,7 +326,7 @@ class Collectives(Calls):
         Raises ValueError for memory that does not fit, and nexar.Error."""
         if scalar is None and not self._dropped:
             done = _quick.sides(11, self._gate, self._handle, values, out, OPS.get(op, -1), 0, 1, 1, timeout, match_id,
-                priority, flags)
+                priority, flags, 0)
             if done is not NotImplemented:
                 return done
         return self._blocking(ROWS["scan"], values, out=out, op=op, scalar=scalar, timeout=timeout, match_id=match_id,
@@ -270,6 +336,14 @@ class Collectives(Calls):
                    timeout: float | None = None, match_id: int = 0, user_data: int = 0, priority: int | None = None,
                    flags: int = 0) -> Request:
         """Begins scan: the Request's wait() returns what it returns."""
+        if scalar is None and (not self._dropped or self._may_start()):
+            begun = Request(self._connection, "scan", self._weak, (self, values, out), values if out is None else out,
+                None, user_data)
+            number = _quick.sides(11, self._gate, self._handle, values, out, OPS.get(op, -1), 0, 1, 1, timeout,
+                match_id, priority, flags, begun._key)
+            if number is not NotImplemented:
+                begun._number = number
+                return begun
         return self._begin(ROWS["scan"], values, out=out, op=op, scalar=scalar, timeout=timeout, match_id=match_id,
             user_data=user_data, priority=priority, flags=flags)
 
@@ -288,7 +362,7 @@ class Collectives(Calls):
         Raises ValueError for memory that does not fit, and nexar.Error."""
         if scalar is None and not self._dropped:
             done = _quick.sides(12, self._gate, self._handle, values, out, OPS.get(op, -1), 0, 1, 1, timeout, match_id,
-                priority, flags)
+                priority, flags, 0)
             if done is not NotImplemented:
                 return done
         return self._blocking(ROWS["exclusive_scan"], values, out=out, op=op, scalar=scalar, timeout=timeout,
@@ -298,6 +372,14 @@ class Collectives(Calls):
                              scalar: Number | None = None, timeout: float | None = None, match_id: int = 0,
                              user_data: int = 0, priority: int | None = None, flags: int = 0) -> Request:
         """Begins exclusive_scan: the Request's wait() returns what it returns."""
+        if scalar is None and (not self._dropped or self._may_start()):
+            begun = Request(self._connection, "exclusive_scan", self._weak, (self, values, out), values if out is None
+                else out, None, user_data)
+            number = _quick.sides(12, self._gate, self._handle, values, out, OPS.get(op, -1), 0, 1, 1, timeout,
+                match_id, priority, flags, begun._key)
+            if number is not NotImplemented:
+                begun._number = number
+                return begun
         return self._begin(ROWS["exclusive_scan"], values, out=out, op=op, scalar=scalar, timeout=timeout,
             match_id=match_id, user_data=user_data, priority=priority, flags=flags)
 

@@ -2,40 +2,25 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 import warnings
 import weakref
 from ctypes import byref
 from typing import Any
 
 from . import _library
-from ._errors import Error, error_of
+from ._errors import error_of
 from ._library import BAD_STATE, CLOSED, PENDING, lib
 
 _IN_OPS = 0
 
 
-class Fate:
-    """What a Request leaves behind. It must not refer to the Request.
-
-    op       the library's function that began it; group: a weak reference to the Group, or the name of one that is opened
-    kept     what must stay alive until it has ended; opens: whether it opens a group
-    number   of the library; 0: its slot is free
-    ended    it is not pending; error: what it failed with, if nobody has seen that
-    reported     the program has seen its end, or asked for it: then there is nothing to warn of
-    """
-    __slots__ = ("op", "group", "kept", "opens", "number", "ended", "error", "reported")
-
-    def __init__(self, op: str, group: Any, kept: list[Any], opens: bool, reported: bool) -> None:
-        self.op, self.group, self.kept, self.opens, self.reported = op, group, kept, opens, reported
-        self.number, self.ended = 0, False
-        self.error: Error | None = None
-
-    def name(self) -> str:
-        """"all_reduce of group 'train'": in Python's words."""
-        op = self.op.removeprefix("nexar_").removesuffix("_start").removesuffix("_init")
-        op = "group" if op == "group_open" else op.removeprefix("group_")
-        name = name_of(self.group)
-        return op if name is None else f"{op} of group {name!r}"
+def name_of_operation(request: Any) -> str:
+    """"all_reduce of group 'train'": in Python's words."""
+    op: str = request._op.removeprefix("nexar_").removesuffix("_start").removesuffix("_init")
+    op = "group" if op == "group_open" else op.removeprefix("group_")
+    name = name_of(request._group)
+    return op if name is None else f"{op} of group {name!r}"
 
 
 def name_of(group: Any) -> str | None:
@@ -61,39 +46,49 @@ class Dropped:
         # which knows neither, is not taken.
         self.requests: dict[int, Any] = {}
 
-    def take(self, fate: Fate) -> None:
+    def take(self, request: Any) -> None:
         """Called when a Request is gone, in any thread, also in the middle of garbage collection. The slot comes first: a
         warning may be an exception."""
-        pending = False
-        if not fate.ended:
-            pending = self._look(fate)
-        if fate.number and lib.nexar_request_free(fate.number) == BAD_STATE:
-            lib.nexar_request_cancel(fate.number)
-            self.requests[fate.number] = fate.kept, fate.opens
-        if fate.reported:
+        if sys.is_finalizing():
+            return  # the process ends: the library closes the session
+        number, pending = request._number, False
+        request._gone = True
+        request._connection.requests.pop(request._key, None)
+        if request._answer is None and number:
+            pending = self._look(request)
+        holds = number and (request._answer is None or request._keeps_slot)
+        if holds and lib.nexar_request_free(number) == BAD_STATE:
+            lib.nexar_request_cancel(number)
+            self.requests[number] = request._kept, request._opens
+        if request._reported:
             return
         if pending:
-            warnings.warn(f"{fate.name()} was dropped while it ran, and is cancelled: keep its Request until it has ended",
-                          RuntimeWarning, stacklevel=3)
-        elif fate.error is not None and fate.error.code != CLOSED:  # that is this rank's own doing
-            warnings.warn(f"the error of {fate.name()} was never seen: {fate.error}", RuntimeWarning, stacklevel=3)
+            warnings.warn(f"{name_of_operation(request)} was dropped while it ran, and is cancelled: keep its Request until it has "
+                          "ended", RuntimeWarning, stacklevel=3)
+        elif request._error is not None and request._error.code != CLOSED:  # that is this rank's own doing
+            warnings.warn(f"the error of {name_of_operation(request)} was never seen: {request._error}", RuntimeWarning, stacklevel=3)
 
-    def _look(self, fate: Fate) -> bool:
-        """Whether it is pending still; what it failed with goes into its fate."""
+    def _look(self, request: Any) -> bool:
+        """Whether it is pending still; what it failed with goes into it."""
         end = _library.Completion(struct_size=ctypes.sizeof(_library.Completion), status=PENDING)
-        status = lib.nexar_request_test(fate.number, byref(end))
+        status = lib.nexar_request_test(request._number, byref(end))
         if status == PENDING:
             return True
-        if status == 0 and fate.opens and end.group:
+        if status == 0 and request._opens and end.group:
             lib.nexar_group_free(end.group)  # the library leaves it to who was reported of it
         if status != 0 and end.status == status:
-            fate.error = error_of(status)
+            request._error = error_of(status)
         return False
 
     def sweep(self) -> None:
         for number in list(self.requests):
             if number != _IN_OPS and lib.nexar_request_free(number) != BAD_STATE:
                 self.requests.pop(number, None)
+
+    def none(self) -> bool:
+        """Whether there are none any more."""
+        self.sweep()
+        return not self.requests or list(self.requests) == [_IN_OPS]
 
     def in_ops(self, threads: int) -> None:
         if threads:

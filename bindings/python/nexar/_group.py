@@ -8,6 +8,8 @@ from ctypes import byref, c_uint32
 from types import TracebackType
 from typing import Any
 
+import numpy as np
+
 from . import _arrays, _library, _quick
 from ._arrays import Memory, Values
 from ._children import Children
@@ -17,7 +19,7 @@ from ._errors import check, error_of
 from ._library import ANY_SOURCE, ANY_TAG, CLOSED, lib
 from ._messages import Messages
 from ._objects import Objects
-from ._requests import Persistent, Request
+from ._requests import Persistent, Request, received
 
 
 class Group(Collectives, Messages, Children, Objects):
@@ -40,7 +42,7 @@ class Group(Collectives, Messages, Children, Objects):
 
     def __init__(self, connection: Any, handle: int) -> None:
         self._connection, self._handle, self._gate = connection, handle, bytearray(1)
-        self._dropped = connection.dropped.requests
+        self._dropped, self._weak = connection.dropped.requests, weakref.ref(self)
         self._free = weakref.finalize(self, lib.nexar_group_free, handle)
         self._free.atexit = False  # a process that ends has ended; it does not leave its groups first
         connection.groups[handle] = self
@@ -104,19 +106,24 @@ class Group(Collectives, Messages, Children, Objects):
         """Ends when the receive that matched it has the data. timeout=0: only if one waits for it already. Raises
         ValueError for memory that cannot be used, and nexar.Error."""
         if not self._dropped:
-            if _quick.message(_quick.SEND, self._handle, values, to, tag, False, timeout, match_id, priority, 0) is not NotImplemented:
+            if _quick.message(_quick.SEND, self._handle, values, to, tag, False, timeout, match_id, priority, 0, 0) is not NotImplemented:
                 return
         self._send(values, to, tag, hidden=True, timeout=timeout, match_id=match_id, priority=priority)._finish()
 
     def send_start(self, values: Values, to: int, tag: int = 0, *, timeout: float | None = None, match_id: int = 0,
                    user_data: int = 0, priority: int | None = None) -> Request:
         """Begins send."""
+        if not self._dropped or self._may_start():
+            begun = Request(self._connection, "send", self._weak, (self, values), None, None, user_data)
+            number = _quick.message(_quick.SEND, self._handle, values, to, tag, False, timeout, match_id, priority, 0, begun._key)
+            if number is not NotImplemented:
+                begun._number = number
+                return begun
         return self._send(values, to, tag, timeout=timeout, match_id=match_id, user_data=user_data, priority=priority)
 
     def _send(self, values: Values, to: int, tag: int, **given: Any) -> Request:
         values, _ = _arrays.lifted(values)
-        return self._start(lib.nexar_send_start, *_arrays.array(values, False), to, tag, keep=values, result=lambda _: None,
-                           **given)
+        return self._start(lib.nexar_send_start, *_arrays.array(values, False), to, tag, keep=values, **given)
 
     def send_init(self, values: Values, to: int, tag: int = 0, *, timeout: float | None = None, match_id: int = 0,
                   user_data: int = 0, priority: int | None = None) -> Persistent:
@@ -125,7 +132,7 @@ class Group(Collectives, Messages, Children, Objects):
         values, copied = _arrays.lifted(values)
         if copied:
             raise TypeError("a persistent operation reads its values at each start: give an array")
-        return self._prepare(lib.nexar_send_init, *_arrays.array(values, False), to, tag, keep=values, result=lambda _: None,
+        return self._prepare(lib.nexar_send_init, *_arrays.array(values, False), to, tag, keep=values,
                              collective=False, timeout=timeout, match_id=match_id, user_data=user_data, priority=priority)
 
     def recv_init(self, values: Memory, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, timeout: float | None = None,
@@ -133,9 +140,8 @@ class Group(Collectives, Messages, Children, Objects):
         """Prepares recv: wait() of each start() returns (source, tag, elements). Raises ValueError for memory that cannot be
         used, and nexar.Error."""
         address, elements, dtype = _arrays.array(values, True)
-        size = int(lib.nexar_dtype_size(dtype))
         return self._prepare(lib.nexar_recv_init, address, elements, dtype, source, tag, keep=values, collective=False,
-                             result=lambda end: (end.source, end.tag, end.bytes // size), timeout=timeout,
+                             made=received(int(lib.nexar_dtype_size(dtype))), timeout=timeout,
                              match_id=match_id, user_data=user_data, priority=priority)
 
     def recv(self, values: Memory, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, timeout: float | None = None,
@@ -143,7 +149,7 @@ class Group(Collectives, Messages, Children, Objects):
         """The oldest message that matches, into values, which may be longer. Returns (source, tag, elements).
         timeout=0: only one that is here already. Raises ValueError for memory that cannot be used, and nexar.Error."""
         if not self._dropped:
-            got = _quick.message(_quick.RECV, self._handle, values, source, tag, True, timeout, match_id, priority, 0)
+            got = _quick.message(_quick.RECV, self._handle, values, source, tag, True, timeout, match_id, priority, 0, 0)
             if got is not NotImplemented:
                 return got  # type: ignore[no-any-return]
         return self._recv(values, source, tag, hidden=True, timeout=timeout, match_id=match_id,  # type: ignore[no-any-return]
@@ -152,16 +158,18 @@ class Group(Collectives, Messages, Children, Objects):
     def recv_start(self, values: Memory, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, timeout: float | None = None,
                    match_id: int = 0, user_data: int = 0, priority: int | None = None) -> Request:
         """Begins recv."""
+        if type(values) is np.ndarray and (not self._dropped or self._may_start()):
+            begun = Request(self._connection, "recv", self._weak, (self, values), None, received(values.itemsize), user_data)
+            number = _quick.message(_quick.RECV, self._handle, values, source, tag, True, timeout, match_id, priority, 0, begun._key)
+            if number is not NotImplemented:
+                begun._number = number
+                return begun
         return self._recv(values, source, tag, timeout=timeout, match_id=match_id, user_data=user_data, priority=priority)
 
     def _recv(self, values: Memory, source: int, tag: int, **given: Any) -> Request:
         address, elements, dtype = _arrays.array(values, True)
-        size = int(lib.nexar_dtype_size(dtype))
         return self._start(lib.nexar_recv_start, address, elements, dtype, source, tag, keep=values,
-                           result=lambda end: (end.source, end.tag, end.bytes // size), **given)
-
-
-
+                           made=received(int(lib.nexar_dtype_size(dtype))), **given)
 
 
 def reason_of(exception: BaseException) -> str:

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import ctypes
-import weakref
+import sys
 from collections.abc import Callable, Sequence
 from ctypes import byref, c_uint64
 from typing import Any
@@ -12,9 +12,9 @@ import numpy as np
 from . import _arrays, _library, _quick
 from ._arrays import Memory, Values
 from ._calls import Calls
-from ._errors import Error, error_of
+from ._errors import CallError, Error, error_of
 from ._library import ANY_SOURCE, ANY_TAG, lib
-from ._requests import Request, _Clock
+from ._requests import Request, _Clock, received
 from ._several import wait_all
 
 _TIMED_OUT = -301
@@ -24,38 +24,60 @@ class Message:
     """A message that mprobe has set apart: its source, tag and bytes. Only recv() gets it. free(), the end of a `with`, or
     the end of this object puts it back to its place, where the next receive that matches may take it."""
 
-    def __init__(self, group: Any, number: int, end: Any) -> None:
-        self.source, self.tag, self.bytes = int(end.source), int(end.tag), int(end.bytes)
-        self._group, self._number = group, number
-        self._free = weakref.finalize(self, lib.nexar_message_free, group._handle, number)
-        self._free.atexit = False  # the process ends: its group with it
+    def __init__(self, group: Any, number: int, source: int, tag: int, size: int) -> None:
+        self._group, self._number, self._apart = group, number, True
+        self.source, self.tag, self.bytes = source, tag, size
 
     def recv(self, values: Memory, *, timeout: float | None = None, priority: int | None = None) -> tuple[int, int, int]:
         """The message into values, which may be longer. Returns (source, tag, elements). The message is not set apart any
         more, also when this fails. Raises ValueError for memory that cannot be used, and nexar.Error."""
+        group = self._group
+        if not group._dropped:
+            try:
+                got = _quick.mrecv(_quick.MRECV, group._handle, self._number, values, timeout, 0, priority, 0, 0)
+            except CallError:
+                raise  # it had no effect
+            except BaseException:
+                self._apart = False
+                raise
+            if got is not NotImplemented:
+                self._apart = False
+                return got  # type: ignore[no-any-return]
         return self._recv(values, hidden=True, timeout=timeout, priority=priority)._finish()  # type: ignore[no-any-return]
 
     def recv_start(self, values: Memory, *, timeout: float | None = None, user_data: int = 0,
                    priority: int | None = None) -> Request:
         """Begins recv."""
+        group = self._group
+        if type(values) is np.ndarray and (not group._dropped or group._may_start()):
+            begun = Request(group._connection, "mrecv", group._weak, (group, values), None, received(values.itemsize), user_data)
+            number = _quick.mrecv(_quick.MRECV, group._handle, self._number, values, timeout, 0, priority, 0, begun._key)
+            if number is not NotImplemented:
+                self._apart = False
+                begun._number = number
+                return begun
         return self._recv(values, timeout=timeout, user_data=user_data, priority=priority)
 
     def _recv(self, values: Memory, **given: Any) -> Request:
         address, elements, dtype = _arrays.array(values, True)
-        size = int(lib.nexar_dtype_size(dtype))
-        request: Request = self._group._start(
-            lib.nexar_mrecv_start, self._number, address, elements, dtype, keep=values,
-            result=lambda end: (end.source, end.tag, end.bytes // size), **given)
-        self._free.detach()
+        request: Request = self._group._start(lib.nexar_mrecv_start, self._number, address, elements, dtype, keep=values,
+                                              made=received(int(lib.nexar_dtype_size(dtype))), **given)
+        self._apart = False
         return request
 
     def __repr__(self) -> str:
-        gone = "" if self._free.alive else ", put back or received"
+        gone = "" if self._apart else ", put back or received"
         return f"<nexar.Message from rank {self.source}, tag {self.tag}: {self.bytes} bytes{gone}>"
 
     def free(self) -> None:
         """Puts it back. Nothing happens if it was received or freed before, or its group has ended."""
-        self._free()
+        if self._apart:
+            self._apart = False
+            lib.nexar_message_free(self._group._handle, self._number)
+
+    def __del__(self) -> None:
+        if self._apart and not sys.is_finalizing():  # the process ends: its group with it
+            self.free()
 
     def __enter__(self) -> Message:
         return self
@@ -85,30 +107,43 @@ class Messages(Calls):
               priority: int | None = None) -> tuple[int, int, int]:
         """Waits for a message that recv would take, and leaves it. Returns (source, tag, bytes). timeout=0: only one that
         is here already, else nexar.TimedOut. Where other threads receive, use mprobe. Raises nexar.Error."""
+        if not self._dropped:
+            got = _quick.probe(_quick.PROBE, self._handle, source, tag, timeout, 0, priority, 0, 0)
+            if got is not NotImplemented:
+                return got  # type: ignore[no-any-return]
         return self._probe(source, tag, hidden=True, timeout=timeout, priority=priority)._finish()  # type: ignore[no-any-return]
 
     def probe_start(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, timeout: float | None = None,
                     user_data: int = 0, priority: int | None = None) -> Request:
         """Begins probe."""
+        if not self._dropped or self._may_start():
+            begun = Request(self._connection, "probe", self._weak, (self,), None, received(1), user_data)
+            number = _quick.probe(_quick.PROBE, self._handle, source, tag, timeout, 0, priority, 0, begun._key)
+            if number is not NotImplemented:
+                begun._number = number
+                return begun
         return self._probe(source, tag, timeout=timeout, user_data=user_data, priority=priority)
 
     def _probe(self, source: int, tag: int, **given: Any) -> Request:
-        return self._start(lib.nexar_probe_start, source, tag, keep=None, result=lambda end: (end.source, end.tag, end.bytes),
-                           **given)
+        return self._start(lib.nexar_probe_start, source, tag, keep=None, made=received(1), **given)
 
     def mprobe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, timeout: float | None = None,
                priority: int | None = None) -> Message:
         """As probe, and sets the message apart for the Message that it returns: nobody else gets it. Raises
         nexar.Error."""
-        clock = _Clock(timeout)
+        clock = None if timeout is None else _Clock(timeout)
         while (found := self._mprobe(source, tag)) is None:
-            left = clock.left()
+            left = None if clock is None else clock.left()
             self.probe(source, tag, timeout=timeout if left is None else left, priority=priority)  # Ctrl-C works in it
         return found
 
     def _mprobe(self, source: int, tag: int) -> Message | None:
-        number = c_uint64()
-        end = _library.Completion(struct_size=ctypes.sizeof(_library.Completion))
+        got = _quick.mprobe(self._handle, source, tag)
+        if got is None:
+            return None
+        if got is not NotImplemented:
+            return Message(self, *got)
+        number, end = c_uint64(), _library.no_end()
         now = _library.options(_library.OpOptions, lib.nexar_op_options_init, timeout_ms=0)
         _library.check_numbers(lib.nexar_mprobe, self._handle, source, tag)
         status = lib.nexar_mprobe(self._handle, source, tag, byref(number), byref(end), byref(now))
@@ -116,7 +151,7 @@ class Messages(Calls):
             return None
         if status != 0:
             raise error_of(status)
-        return Message(self, number.value, end)
+        return Message(self, number.value, end.source, end.tag, end.bytes)
 
     def sendrecv(self, values: Values, to: int, out: Memory, source: int = ANY_SOURCE, send_tag: int = 0, tag: int = ANY_TAG,
                  *, timeout: float | None = None, priority: int | None = None) -> tuple[int, int, int]:
@@ -124,11 +159,11 @@ class Messages(Calls):
         other. Returns (source, tag, elements) of what was received, when both have ended. Raises ValueError for memory
         that cannot be used or where the two overlap, and nexar.Error: the send's, if that failed."""
         if not self._dropped:
-            got = _quick.exchange(_quick.SEND, _quick.RECV, self._handle, values, to, send_tag, out, source, tag, timeout, 0, priority, 0)
+            got = _quick.exchange(_quick.SEND, _quick.RECV, self._handle, values, to, send_tag, out, source, tag, timeout, 0, priority, 0, 0)
             if got is not NotImplemented:
                 return got  # type: ignore[no-any-return]
         _must_be_apart(values, out)  # refused before anything is sent
-        given = {"timeout": timeout, "priority": priority}
+        given: dict[str, Any] = {"timeout": timeout, "priority": priority}
         return self._exchange(self._send(values, to, send_tag, hidden=True, **given), out, source, tag, given)
 
     def sendrecv_replace(self, values: Memory, to: int, source: int = ANY_SOURCE, send_tag: int = 0, tag: int = ANY_TAG,
@@ -136,11 +171,11 @@ class Messages(Calls):
         """As sendrecv with one array: a copy of it is sent, and the message received is written into it. Returns (source,
         tag, elements). After an error its content is not specified. Raises ValueError for memory that cannot be used, and
         nexar.Error."""
-        if _quick.wait is not None and not self._dropped and type(values) is np.ndarray:
+        if _quick.start is not None and not self._dropped and type(values) is np.ndarray:
             copied, spare = self._connection.copied(values)
             try:
                 got = _quick.exchange(_quick.SEND, _quick.RECV, self._handle, copied, to, send_tag, values, source, tag, timeout, 0,
-                                      priority, 0)
+                                      priority, 0, 0)
             except Error:
                 if spare is not None:  # the library keeps it while a send still reads it
                     _library.lib.nexar_free(self._connection.handle, spare[0])
@@ -152,9 +187,9 @@ class Messages(Calls):
         size = elements * int(lib.nexar_dtype_size(dtype))
         copy = np.empty(size, np.uint8)
         ctypes.memmove(copy.ctypes.data, address, size)
-        given = {"timeout": timeout, "priority": priority}
+        given: dict[str, Any] = {"timeout": timeout, "priority": priority}
         sending = self._start(lib.nexar_send_start, copy.ctypes.data, elements, dtype, to, send_tag, keep=copy,
-                              result=lambda _: None, hidden=True, **given)
+                              hidden=True, **given)
         return self._exchange(sending, values, source, tag, given)
 
     def _exchange(self, sending: Request, out: Memory, source: int, tag: int, given: dict[str, Any]) -> tuple[int, int, int]:
@@ -180,7 +215,7 @@ class Messages(Calls):
 
     def _sendv(self, pieces: Sequence[Values], to: int, tag: int, **given: Any) -> Request:
         arrays, dtype, kept = pieces_of(pieces, False)
-        return self._start(lib.nexar_sendv_start, arrays, len(arrays), dtype, to, tag, keep=kept, result=lambda _: None, **given)
+        return self._start(lib.nexar_sendv_start, arrays, len(arrays), dtype, to, tag, keep=kept, **given)
 
     def recvv(self, pieces: Sequence[Memory], source: int = ANY_SOURCE, tag: int = ANY_TAG, *,
               timeout: float | None = None, priority: int | None = None) -> tuple[int, int, int]:
@@ -195,9 +230,8 @@ class Messages(Calls):
 
     def _recvv(self, pieces: Sequence[Memory], source: int, tag: int, **given: Any) -> Request:
         arrays, dtype, kept = pieces_of(pieces, True)
-        size = int(lib.nexar_dtype_size(dtype))
         return self._start(lib.nexar_recvv_start, arrays, len(arrays), dtype, source, tag, keep=kept,
-                           result=lambda end: (end.source, end.tag, end.bytes // size), **given)
+                           made=received(int(lib.nexar_dtype_size(dtype))), **given)
 
 
 def pieces_of(pieces: Sequence[Any], write: bool) -> tuple[Any, int, list[Any]]:

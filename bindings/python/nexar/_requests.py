@@ -6,6 +6,8 @@ import concurrent.futures
 import contextlib
 import ctypes
 import dataclasses
+import functools
+import struct
 import threading
 import time
 import weakref
@@ -14,18 +16,26 @@ from ctypes import byref, c_uint64
 from typing import Any
 
 from . import _library, _quick
-from ._dropped import Fate
+from ._dropped import name_of_operation
 from ._errors import CallError, Error, check, error_of
 from ._futures import Future
-from ._library import BAD_HANDLE, INTERRUPTED, NO_TIMEOUT, PENDING, TABLE_FULL, lib, milliseconds
+from ._library import BAD_HANDLE, NO_TIMEOUT, TABLE_FULL, lib, milliseconds
 
-# Longest single wait. A signal that arrives just before the library sleeps is seen after so long at the latest.
-WAIT_MS = 500
 # How long an interrupted operation may take to end after it was cancelled.
 CANCEL_SECONDS = 5
 # How often an event loop looks whether the daemon runs.
 LOOK_SECONDS = 1
 _NO_SEQUENCE, _NOBODY = 0xFFFFFFFFFFFFFFFF, 0xFFFFFFFF
+_TRANSFER = struct.Struct("=QQI")  # nexar_completion's bytes, tag and source
+
+
+@functools.cache
+def received(itemsize: int) -> Callable[[bytes], tuple[int, int, int]]:
+    """What makes a receive's result of its completion: (source, tag, elements)."""
+    def made(end: bytes) -> tuple[int, int, int]:
+        size, tag, source = _TRANSFER.unpack_from(end, _library.Completion.bytes.offset)
+        return source, tag, size // itemsize
+    return made
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,36 +70,54 @@ class Request:
     wait(), its completion, a poll or a future. (None for CLOSED: this rank has freed the group, or for one that was cancelled.)
     `await request` gives what wait() does, in an asyncio program.
     """
+    # What most have: an attribute of its own costs time.
+    _number = 0  # of the library; 0: not begun yet
+    _answer: tuple[Any, Error | None] | None = None  # (result, error); None: pending
+    _end: bytes | None = None  # its completion
+    _error: Error | None = None  # what it failed with, if nobody has seen that
+    _reported = False  # the program has seen its end, or asked for it: then there is nothing to warn of
+    _hidden = False  # of a blocking form
+    _opens = False  # a group
+    _gone = False  # nobody holds it
+    _keeps_slot = False  # when it has ended
+    _callbacks: tuple[Callable[[Request], object], ...] = ()
 
-    def __init__(self, connection: Any, start: Callable[[int, Any], int], keep: Any, result: Callable[[Any], Any],
-                 user_data: int = 0, hidden: bool = False, opens: bool = False, op: str = "", group: Any = None) -> None:
-        """start(user_data, number): the call of the library, which is given a number of ours for user_data, so that a
-        poll on another thread knows the Request before the call has returned. op, group: see Fate."""
-        self._connection, self._fate = connection, Fate(op, group, [keep], opens, hidden)
-        self._result: Callable[[Any], Any] | None = result
-        self._user_data, self._hidden = user_data, hidden
-        self._answer: tuple[Any, Error | None] | None = None
-        self._lock, self._last, self._callbacks = threading.Lock(), None, []  # type: ignore[var-annotated]
-        self._finalizer: Any = None
-        self._number = 0
-        self._key, number = next(connection.keys), c_uint64()
-        connection.requests[self._key] = self
-        connection.dropped.sweep()
+    def __init__(self, connection: Any, op: str, group: Any, kept: Any, value: Any = None,
+                 made: Callable[[bytes], Any] | None = None, user_data: int = 0) -> None:
+        """Known to polls from now on, by its key, which is the library's user_data: a poll on another thread may find its end
+        before the call that begins it has returned.
+
+        op       the library's function that begins it; group: a weak reference to the Group, or the name of one that is opened
+        kept     what must stay alive until it has ended
+        value    its result; or made: what gives that, of its completion
+        """
+        self._connection, self._op, self._group, self._kept, self._value, self._made = connection, op, group, kept, value, made
+        self._user_data, self._lock = user_data, threading.Lock()
+        self._key = key = next(connection.keys)
+        connection.requests[key] = weakref.ref(self)
+
+    def _begin(self, start: Callable[[int, Any], int]) -> Request:
+        """By start(user_data, number): the call of the library."""
+        dropped, number = self._connection.dropped, c_uint64()
+        dropped.sweep()
         status = start(self._key, byref(number))
-        if status == TABLE_FULL and connection.dropped.wait(CANCEL_SECONDS * 1000):
+        if status == TABLE_FULL and dropped.wait(CANCEL_SECONDS * 1000):
             status = start(self._key, byref(number))
         check(status)
-        with self._lock:
-            self._number = number.value
-            if not self._fate.ended:
-                self._fate.number = self._number
-            self._finalizer = weakref.finalize(self, connection.dropped.take, self._fate)
-            self._finalizer.atexit = False  # the process ends: the library closes the session
-            if self._fate.ended and self._fate.error is None:
-                self._finalizer.detach()
+        self._number = number.value
+        return self
+
+    def _hide(self) -> Request:
+        """Its blocking form reports its end."""
+        self._hidden = self._reported = True
+        return self
+
+    def __del__(self) -> None:
+        if self._answer is None or self._error is not None:
+            self._connection.dropped.take(self)
 
     def __repr__(self) -> str:
-        return f"<nexar.{type(self).__name__} {self._fate.name()}: {self._state()}>"
+        return f"<nexar.{type(self).__name__} {name_of_operation(self)}: {self._state()}>"
 
     def _state(self) -> str:
         if self._answer is None:
@@ -99,32 +127,22 @@ class Request:
     @property
     def completion(self) -> Completion | None:
         """Its Completion; None: pending."""  # made anew: kept, it and the Request would keep each other alive
-        if self._last is None:
+        if self._end is None:
             return None
         self._report()
-        return self._connection.completion(self._last, self)
+        made: Completion = self._connection.completion(_library.Completion.from_buffer_copy(self._end), self)
+        return made
 
     def test(self) -> bool:
         """Whether it has ended. Never blocks, never raises what the operation failed with: wait() does."""
-        return self._answer is not None or self._look(lambda end: int(lib.nexar_request_test(self._number, end)))
+        return self._answer is not None or self._settle(_quick.ask(self._number, 0))
 
     def wait(self, timeout: float | None = None) -> Any:
         """The result of the operation, or its error raised. After `timeout` seconds it is still pending: TimeoutError."""
-        if timeout is None and _quick.wait is not None:
-            while self._answer is None:
-                self._look(self._quick_wait)
-            return self._value()
-        clock = _Clock(timeout)
-        while not self._ended():
-            left = clock.slice_ms()
-            if not self._look(lambda end: int(lib.nexar_request_wait(self._number, left, end))) and clock.over():
-                raise TimeoutError("still pending")
-        return self._value()
-
-    def _quick_wait(self, end: Any) -> int:
-        return int(_quick.wait(self._number, end))
-
-    def _value(self) -> Any:
+        if timeout is not None:
+            self._wait_until(timeout)
+        elif self._answer is None:
+            self._settle(_quick.ask(self._number, -1))
         assert self._answer is not None
         value, error = self._answer
         if error is not None:
@@ -132,15 +150,24 @@ class Request:
             raise error
         return value
 
+    def _wait_until(self, timeout: float) -> None:
+        milliseconds(timeout)  # refuses what is no time-out
+        if self.test():
+            return  # without a clock
+        clock = _Clock(timeout)
+        while self._answer is None:
+            if not self._settle(_quick.ask(self._number, clock.slice_ms())) and clock.over():
+                raise TimeoutError("still pending")
+
     def _report(self) -> None:
         """The program sees how it ended. The error goes: raised it would keep its callers alive, and one of them this."""
         with self._lock:
-            self._fate.reported, self._fate.error = True, None
+            self._reported, self._error = True, None
 
     def cancel(self) -> None:
         """Requests the end; wait() then returns or raises how it ended. A collective ends on all ranks."""
         if self._answer is None:
-            self._fate.reported = True
+            self._reported = True
             status = lib.nexar_request_cancel(self._number)
             if status != 0 and self._answer is None:
                 raise error_of(status)
@@ -149,7 +176,8 @@ class Request:
         """Calls function(request) once it has ended: in the thread whose wait, test or poll found that, or now."""
         with self._lock:
             if self._answer is None:
-                return self._callbacks.append(function)
+                self._callbacks += (function,)
+                return
         function(self)
 
     def future(self) -> asyncio.Future[Any]:
@@ -191,7 +219,9 @@ class Request:
         return self.future().__await__()
 
     def _seen(self, end: Any) -> Completion | None:
-        """Its Completion, which a poll has found."""
+        """Its Completion, which a poll has found; None: nobody holds it."""
+        if self._gone:
+            return None
         self._number = end.request  # on another thread the call that started it may not have returned yet
         self.test()
         return self.completion
@@ -199,37 +229,36 @@ class Request:
     def _ended(self) -> bool:
         return self._answer is not None
 
-    def _look(self, ask: Callable[[Any], int]) -> bool:
-        """Asks the library. True: it has ended, and its slot is free."""
-        end = _library.no_end()
-        status = ask(end)
+    def _settle(self, found: Any) -> bool:
+        """What _quick.ask has found. True: it has ended, and its slot is free."""
+        if found is None:
+            return False
+        error, end = (None, found) if type(found) is bytes else found
         with self._lock:
             if self._answer is not None:
                 return True  # another thread was first, and freed it
-            if status in (PENDING, INTERRUPTED):
-                return False
-            if end.status == PENDING or status == BAD_HANDLE:
-                raise error_of(status)  # the call itself failed
-            error = error_of(status) if status != 0 else None
-            value = self._result(end) if error is None and self._result is not None else None
-            self._last = end  # type: ignore[assignment]
-            self._answer = value, error
-            self._fate.ended, self._fate.error = True, None if self._fate.reported else error
-            self._let_go(end.request)
-            callbacks, self._callbacks = self._callbacks, []
-        for function in callbacks:
-            function(self)
+            if end is None:
+                try:
+                    raise error  # the call itself failed
+                finally:
+                    del error, found  # with its traceback it would keep this frame alive
+            value = self._value if self._made is None else self._made(end) if error is None else None
+            self._end, self._answer = end, (value, error)
+            if error is not None and not self._reported:
+                self._error = error
+            self._let_go()
+            callbacks = self._callbacks
+        if callbacks:
+            self._callbacks = ()
+            for function in callbacks:
+                function(self)
         return True
 
-    def _let_go(self, number: int) -> None:
+    def _let_go(self) -> None:
         """It has ended; with the lock."""
-        if self._finalizer is not None and self._fate.error is None:
-            self._finalizer.detach()
-        lib.nexar_request_free(number)
-        self._fate.number = 0
+        _quick.free(self._number)
         self._connection.requests.pop(self._key, None)
-        self._fate.kept.clear()
-        self._result = None
+        self._kept = self._value = self._made = None
 
     def _finish(self) -> Any:
         """The blocking form: when Ctrl-C is pressed the operation itself ends."""
@@ -242,6 +271,12 @@ class Request:
             raise
 
 
+def opening(request: Request, start: Callable[[int, Any], int], hidden: bool) -> Request:
+    """Begins what makes a group."""
+    request._opens = True
+    return (request._hide() if hidden else request)._begin(start)
+
+
 class Persistent(Request):
     """An operation that is prepared once, by x_init, and started often, each time with what its arrays hold then.
 
@@ -251,20 +286,26 @@ class Persistent(Request):
     until nobody holds it any more.
     """
 
-    def __init__(self, group: Any, collective: bool, prepare: Callable[[int, Any], int], keep: Any, result: Callable[[Any], Any],
-                 user_data: int, op: str) -> None:
-        super().__init__(group._connection, prepare, keep, result, user_data, op=op, group=weakref.ref(group))
-        self._group, self._collective = group, collective
-        self._answer, self._fate.ended = (None, None), True
+    _keeps_slot = True
+
+    def __init__(self, group: Any, collective: bool, prepare: Callable[[int, Any], int], *of_request: Any, **given: Any) -> None:
+        super().__init__(group._connection, *of_request, **given)
+        self._of, self._collective = group, collective
+        self._begin(prepare)
+        self._answer = None, None
+
+    def __del__(self) -> None:
+        if self._number or self._error is not None:
+            self._connection.dropped.take(self)
 
     def start(self) -> None:
         """Begins it. Raises nexar.Error: BAD_STATE while it is pending, or when no call has found the end of its last start;
         CLOSED when its group was freed."""
-        gate = self._group._gate if self._collective else None
+        gate = self._of._gate if self._collective else None
         if _quick.start is None or self._answer is None or self._number == 0 or (gate is not None and not _quick.enter(gate)):
             return start_all([self])  # which says what is wrong
         try:
-            undo = self._begin()
+            undo = self._as_pending()
             if (status := _quick.start(self._number)) != 0:
                 error = error_of(status)
                 undo()
@@ -273,32 +314,28 @@ class Persistent(Request):
             if gate is not None:
                 _quick.leave(gate)
 
-    def _begin(self) -> Callable[[], None]:
-        """As pending, before the library has it, as another thread may find its end at once. Returns what undoes that."""
+    def _as_pending(self) -> Callable[[], None]:
+        """Before the library has it, as another thread may find its end at once. Returns what undoes that."""
         with self._lock:
-            before = self._answer, self._last
-            self._answer = self._last = None
-            self._fate.ended = self._fate.reported = False
+            before = self._answer, self._end
+            self._answer = self._end = None
+            self._reported = False
 
         def undo() -> None:
             with self._lock:
-                self._answer, self._last = before
-                self._fate.ended = True
+                self._answer, self._end = before
         return undo
 
     def free(self) -> None:
         """Frees its slot, and lets go of its arrays; wait() still has what the last start gave. It cannot be started any more.
         Nothing happens if it was freed before. Raises nexar.CallError while it is pending: cancel() and wait() first."""
         with self._lock:
-            if self._fate.number == 0:
+            if self._number == 0:
                 return
-            check(lib.nexar_request_free(self._fate.number))
-            self._fate.number = self._number = 0
-            self._fate.kept.clear()
-            self._result = None
+            check(lib.nexar_request_free(self._number))
+            self._number = 0
+            self._kept = self._value = self._made = None
             self._connection.requests.pop(self._key, None)
-            if self._fate.error is None:
-                self._finalizer.detach()
 
     def __enter__(self) -> Persistent:
         return self
@@ -314,11 +351,11 @@ class Persistent(Request):
             self.free()
 
     def _state(self) -> str:
-        if self._fate.number == 0:
+        if self._number == 0:
             return "freed"
-        return super()._state() if self._answer is None else f"inactive, {super()._state()}" if self._last else "inactive"
+        return super()._state() if self._answer is None else f"inactive, {super()._state()}" if self._end else "inactive"
 
-    def _let_go(self, number: int) -> None:
+    def _let_go(self) -> None:
         pass  # not before free(), or the end of this object
 
 
@@ -365,13 +402,17 @@ class _Clock:
     """What is left of a time-out, in slices: between them Python's signal handlers run."""
 
     def __init__(self, timeout: float | None) -> None:
-        milliseconds(timeout)  # refuses what is no time-out
-        self._end = None if timeout is None or timeout == NO_TIMEOUT else time.monotonic() + timeout
+        if timeout is None:
+            self._end = None
+        else:
+            milliseconds(timeout)  # refuses what is no time-out
+            self._end = None if timeout == NO_TIMEOUT else time.monotonic() + timeout
 
     def slice_ms(self) -> int:
+        """Of the next look; below 0: until something has ended."""
         if self._end is None:
-            return WAIT_MS
-        return min(WAIT_MS, milliseconds(max(0, self._end - time.monotonic())))
+            return -1
+        return min(_quick.WAIT_MS, milliseconds(max(0, self._end - time.monotonic())))
 
     def left(self) -> float | None:
         return None if self._end is None else max(0, self._end - time.monotonic())
@@ -388,14 +429,14 @@ def start_all(requests: Sequence[Persistent | None]) -> None:
         if not isinstance(request, Persistent):
             raise TypeError(f"{request!r} cannot be started: only what x_init has made")
         if request._number == 0:
-            text = f"{request._fate.name()} was freed: prepare it again"
+            text = f"{name_of_operation(request)} was freed: prepare it again"
             raise CallError(BAD_HANDLE, f"BAD_HANDLE: {text}", text=text)
     with contextlib.ExitStack() as turns:
-        groups = {id(request._group): request._group for request in mine if request._collective}
+        groups = {id(request._of): request._of for request in mine if request._collective}
         for group in groups.values():
             turns.enter_context(group._alone())
         idle = list({id(request): request for request in mine if request._answer is not None}.values())
-        undo = [request._begin() for request in idle]
+        undo = [request._as_pending() for request in idle]
         status = lib.nexar_request_start_all((c_uint64 * len(mine))(*(request._number for request in mine)), len(mine))
         if status != 0:
             error = error_of(status)
@@ -409,10 +450,14 @@ def poll(connection: Any, capacity: int) -> list[Completion]:
     check(lib.nexar_session_poll(connection.handle, ended, ctypes.sizeof(_library.Completion), capacity, byref(count)))
     completions = []
     for end in ended[:count.value]:
-        request = connection.requests.get(end.user_data)
-        if request is None:
+        known = connection.requests.get(end.user_data)
+        request = known and known()
+        if request is not None and request._hidden:
+            continue
+        seen = request and request._seen(end)
+        if seen:
+            completions.append(seen)
+        else:
             connection.dropped.saw(end)
-        elif not request._hidden:
-            completions.append(request._seen(end))
     connection.dropped.sweep()
     return completions

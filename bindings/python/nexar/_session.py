@@ -34,7 +34,7 @@ class _Connection:
         check(lib.nexar_session_open(byref(session_options), byref(handle)))
         self.handle = handle.value
         self.groups: weakref.WeakValueDictionary[int, Group] = weakref.WeakValueDictionary()
-        self.requests: weakref.WeakValueDictionary[int, Request] = weakref.WeakValueDictionary()
+        self.requests: dict[int, weakref.ref[Request]] = {}  # by key; each goes with its end
         self.readers: dict[asyncio.AbstractEventLoop, _requests.Reader] = {}  # of loops that await requests
         self.ops = threading.local()  # its depth: how many op groups of this thread are open
         self._lock, self._threads_in_ops = threading.Lock(), 0
@@ -98,9 +98,10 @@ class _Connection:
                 with contextlib.suppress(IndexError):  # another thread was first
                     lib.nexar_free(self.handle, self._spares.pop()[0])
 
-    def opened(self, handle: int) -> Group:
-        """The Group of the handle of an opening: one object, whichever thread sees the completion first."""
-        return self.groups.get(handle) or Group(self, handle)
+    def opened(self, end: bytes) -> Group | None:
+        """The Group of the completion of an opening, or none: one object, whichever thread sees the completion first."""
+        handle = _library.Completion.from_buffer_copy(end).group
+        return self.groups.get(handle) or Group(self, handle) if handle else None
 
 
 _SPARE_MIN, _SPARE_MAX = 32 << 10, 16 << 20
@@ -285,8 +286,8 @@ def _opening(connection: _Connection, name: Any, size: Any, rank: Any, user_data
         options.user_data = key
         return int(lib.nexar_group_open_start(connection.handle, byref(options), number))
 
-    return Request(connection, start, strings, lambda end: connection.opened(end.group), user_data, _hidden, opens=True,
-                   op="nexar_group_open_start", group=options.name)
+    return _requests.opening(Request(connection, "nexar_group_open_start", options.name, strings, None, connection.opened, user_data),
+                             start, _hidden)
 
 
 def _group_options(name: Any, size: Any, rank: Any, job_secret: Any = None, timeout: float | None = None,

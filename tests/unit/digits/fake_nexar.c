@@ -1,13 +1,14 @@
 /* A libnexar_c of one process, for binding_test.py: rank 1 of 3, whose fellows do what fake_next says.
  * Compiled against nexar.h, so that a signature or struct that bindings/python has wrong shows. */
+#include "fake_nexar.h"
+
 #include <errno.h>
-#include <nexar.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { SIZE = 3, RANK = 1, SOURCE = 2, TAG = 9, SLOTS = 16 };
+enum { SOURCE = 2, TAG = 9, SLOTS = 16 };
 enum { SUCCEEDS, START_FAILS, LOSES_RANK, NEVER_ENDS };
 
 NEXAR_API int fake_next;       /* what the next operation or opening does */
@@ -24,9 +25,10 @@ static struct {
     int64_t timeout_ms;
     nexar_completion end;
 } slots[SLOTS]; /* request n is slot n - 70 */
-static char session_object, group_objects[256];
+static char session_object;
+char group_objects[256];
 
-static nexar_status fail(nexar_status code, const char* op, int64_t rank, const char* text) {
+nexar_status fail(nexar_status code, const char* op, int64_t rank, const char* text) {
     last = (nexar_error)NEXAR_ERROR_INIT;
     last.code = code;
     last.rank = rank;
@@ -240,36 +242,6 @@ nexar_status nexar_group_open_start(nexar_session* s, const nexar_group_options*
     end.group = (nexar_group*)&group_objects[opened++ % sizeof group_objects];
     end.epoch = 1;
     return start_with("group_open", o->user_data, end, request);
-}
-nexar_status nexar_group_info_get(nexar_group* g, nexar_group_info* info) {
-    if (!g || info->struct_size != sizeof *info) abort();
-    *info = (nexar_group_info)NEXAR_GROUP_INFO_INIT;
-    info->epoch = 1, info->rank = RANK, info->size = SIZE, info->nodes = 2;
-    info->id[0] = 5, info->id[2] = 7;
-    info->collective_timeout_ms = 1500, info->barrier_timeout_ms = NEXAR_TIMEOUT_NONE;
-    snprintf(info->name, sizeof info->name, "train/1.2");
-    if (g == (nexar_group*)&group_objects[0]) return NEXAR_OK;
-    info->parent_id[1] = 9;
-    snprintf(info->parent_name, sizeof info->parent_name, "train");
-    return NEXAR_OK;
-}
-nexar_status nexar_group_member_get(nexar_group* g, uint32_t rank, nexar_group_member* member) {
-    if (!g || member->struct_size != sizeof *member) abort();
-    if (rank > 4) return fail(NEXAR_ERR_INVALID_ARGUMENT, "group_member", -1, "no such rank");
-    *member = (nexar_group_member){sizeof *member, rank, 1000 + rank, rank / 2, 3, 0, "abcd", "host", ""};
-    return NEXAR_OK;
-}
-nexar_status nexar_group_translate(nexar_group* from, const uint32_t* ranks, uint64_t count, nexar_group* to,
-                                   uint32_t* out) {
-    if (!from || !to) abort();
-    if (count > 4) return fail(NEXAR_ERR_INVALID_ARGUMENT, "group_translate", -1, "too many");
-    for (uint64_t i = 0; i < count; ++i) out[i] = ranks[i] == 0 ? NEXAR_RANK_NONE : ranks[i] * 10;
-    return NEXAR_OK;
-}
-nexar_status nexar_shard(uint64_t count, uint32_t size, uint32_t rank, uint64_t* offset, uint64_t* length) {
-    if (rank >= size) return fail(NEXAR_ERR_INVALID_ARGUMENT, "shard", -1, "no such rank");
-    *offset = count + rank, *length = size;
-    return NEXAR_OK;
 }
 NEXAR_API nexar_child_options fake_child_options; /* of the last child */
 NEXAR_API uint32_t fake_colour;
@@ -545,6 +517,21 @@ nexar_status nexar_request_test_any(const nexar_request* requests, uint64_t coun
                                     nexar_completion* c) {
     return nexar_request_wait_any(requests, count, 0, index, c);
 }
+nexar_status nexar_request_wait_some(const nexar_request* requests, uint64_t count, int64_t timeout_ms,
+                                     uint64_t* indices, uint64_t* ended, nexar_completion* ends,
+                                     uint64_t stride) {
+    uint64_t first;
+    *ended = 0;
+    const nexar_status status = nexar_request_wait_any(requests, count, timeout_ms, &first, NULL);
+    if (status != NEXAR_OK) return status;
+    for (uint64_t i = first; i < count; ++i) {
+        if (requests[i] == 0 || slots[requests[i] - 70].end.status == NEXAR_PENDING) continue;
+        if (ends && stride != sizeof *ends) abort();
+        if (ends) ends[*ended] = slots[requests[i] - 70].end;
+        indices[(*ended)++] = i;
+    }
+    return NEXAR_OK;
+}
 nexar_status nexar_request_cancel(nexar_request request) {
     const int slot = slot_of(request);
     if (slot < 0) return fail(NEXAR_ERR_BAD_HANDLE, "request_cancel", -1, "no such request");
@@ -596,5 +583,5 @@ __asm__(
     "without reduce_init, broadcast_init, all_gather_init, all_gatherv_init, "
     "reduce_scatter_init, reduce_scatterv_init, all_to_all_init, all_to_allv_init, "
     "gather_init, gatherv_init, scatter_init, scatterv_init, scan_init, "
-    "exclusive_scan_init, barrier_init, send_init, recv_init, request_wait_some, "
+    "exclusive_scan_init, barrier_init, send_init, recv_init, "
     "ops_begin, ops_end, ops_drop\n");

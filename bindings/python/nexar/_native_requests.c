@@ -1,0 +1,172 @@
+/* Requests in _native: their ends, one and several. Every wait gives up the interpreter's lock, and between
+ * two waits the handlers of signals run. */
+#include "_native.h"
+
+PyObject* raise_status(nexar_status status) {
+    PyObject* error = PyObject_CallFunction(library.error_of, "i", (int)status);
+    if (error == NULL) return NULL;
+    PyErr_SetObject((PyObject*)Py_TYPE(error), error);
+    Py_DECREF(error);
+    return NULL;
+}
+
+static nexar_status wait_without_gil(nexar_request request, int64_t ms, nexar_completion* end) {
+    nexar_status status;
+    Py_BEGIN_ALLOW_THREADS status = library.wait(request, ms, end);
+    Py_END_ALLOW_THREADS return status;
+}
+
+void give_up(nexar_request request, views* held) {
+    nexar_completion end = NEXAR_COMPLETION_INIT;
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    library.cancel(request);
+    wait_without_gil(request, CANCEL_MS, &end);
+    if (library.release(request) == NEXAR_ERR_BAD_STATE) held->held = 0;
+    PyErr_Restore(type, value, trace);
+}
+
+int finish(nexar_request request, nexar_completion* end, views* held) {
+    for (;;) {
+        const nexar_status status = wait_without_gil(request, WAIT_MS, end);
+        if (end->status != NEXAR_PENDING) {
+            if (status != NEXAR_OK) raise_status(status);
+            library.release(request);
+            return status == NEXAR_OK ? 0 : -1;
+        }
+        if (status != NEXAR_PENDING && status != NEXAR_ERR_INTERRUPTED) {
+            raise_status(status);
+            return -1;
+        }
+        if (PyErr_CheckSignals() == 0) continue;
+        give_up(request, held);
+        return INTERRUPTED;
+    }
+}
+
+PyObject* begun(nexar_request request, views* held) {
+    PyObject* number = PyLong_FromUnsignedLongLong(request);
+    if (number == NULL) give_up(request, held);
+    return number;
+}
+
+void begin(nexar_completion* end) {
+    *end = (nexar_completion)NEXAR_COMPLETION_INIT;
+}
+
+static PyObject* bytes_of(const nexar_completion* end) {
+    return PyBytes_FromStringAndSize((const char*)end, sizeof *end);
+}
+
+/* What Request is told: (error, completion), None for what is not there; of a success the completion alone.
+ */
+static PyObject* end_of(nexar_status status, const nexar_completion* end) {
+    if (status == NEXAR_OK) return bytes_of(end);
+    const int failed = end->status != NEXAR_PENDING && status != NEXAR_ERR_BAD_HANDLE;
+    PyObject* error = PyObject_CallFunction(library.error_of, "i", (int)status);
+    if (error == NULL) return NULL;
+    return Py_BuildValue("NN", error, failed ? bytes_of(end) : Py_NewRef(Py_None));
+}
+
+/* number, milliseconds (0: does not wait; below 0: until it has ended): how it ended, None: pending. */
+CALL(call_ask) {
+    (void)module;
+    if (n != 2) return PyErr_Format(PyExc_TypeError, "ask(number, milliseconds)");
+    const nexar_request request = PyLong_AsUnsignedLongLong(a[0]);
+    const long long ms = PyLong_AsLongLong(a[1]);
+    if (PyErr_Occurred()) return NULL;
+    for (;;) {
+        nexar_completion end;
+        nexar_status status;
+        begin(&end);
+        end.status = NEXAR_PENDING;
+        Py_BEGIN_ALLOW_THREADS status =
+            ms == 0 ? library.test(request, &end) : library.wait(request, ms < 0 ? WAIT_MS : ms, &end);
+        Py_END_ALLOW_THREADS if (end.status != NEXAR_PENDING ||
+                                 (status != NEXAR_PENDING &&
+                                  status != NEXAR_ERR_INTERRUPTED)) return end_of(status, &end);
+        if (ms != 0 && PyErr_CheckSignals() != 0) return NULL;
+        if (ms >= 0) Py_RETURN_NONE;
+    }
+}
+
+typedef struct {
+    uint64_t count, ended;
+    nexar_request* requests;
+    uint64_t* indices;
+    nexar_completion* ends;
+} several;
+
+static int room_for(several* s, Py_ssize_t count) {
+    s->count = (uint64_t)count;
+    s->ended = 0;
+    char* room =
+        PyMem_Malloc((size_t)count * (sizeof *s->ends + sizeof *s->requests + sizeof *s->indices) + 1);
+    if (room == NULL) return PyErr_NoMemory(), 0;
+    s->ends = (nexar_completion*)room;
+    s->requests = (nexar_request*)(s->ends + count);
+    s->indices = (uint64_t*)(s->requests + count);
+    for (Py_ssize_t i = 0; i < count; ++i) begin(&s->ends[i]);
+    return 1;
+}
+
+/* [(index, completion)]; the completion is None where a test has to say how it ended. */
+static PyObject* list_of(const several* s, int known) {
+    PyObject* list = PyList_New((Py_ssize_t)s->ended);
+    for (uint64_t k = 0; list != NULL && k < s->ended; ++k) {
+        PyObject* end = known && s->ends[k].status == NEXAR_OK ? bytes_of(&s->ends[k]) : Py_NewRef(Py_None);
+        PyObject* pair = end == NULL ? NULL : Py_BuildValue("KN", (unsigned long long)s->indices[k], end);
+        if (pair == NULL || PyList_SetItem(list, (Py_ssize_t)k, pair) != 0) Py_CLEAR(list);
+    }
+    return list;
+}
+
+static PyObject* wait_several(several* s, long long ms, int one) {
+    const int64_t slice = ms < 0 ? WAIT_MS : ms;
+    for (;;) {
+        nexar_status status;
+        Py_BEGIN_ALLOW_THREADS status = one ? library.wait_any(s->requests, s->count, slice, s->indices, NULL)
+                                            : library.wait_some(s->requests, s->count, slice, s->indices,
+                                                                &s->ended, s->ends, sizeof *s->ends);
+        Py_END_ALLOW_THREADS if (status == NEXAR_OK) break;
+        if (status != NEXAR_PENDING && status != NEXAR_ERR_INTERRUPTED)
+            return PyObject_CallFunction(library.error_of, "i", (int)status);
+        if (PyErr_CheckSignals() != 0) return NULL;
+        if (ms >= 0) Py_RETURN_NONE;
+    }
+    if (one) s->ended = 1;
+    return list_of(s, !one);
+}
+
+/* list of numbers (0: passed over), milliseconds as for ask, whether one is enough: what has ended, as
+ * list_of; None: none has; an error, not raised: of the call. */
+CALL(call_some) {
+    (void)module;
+    several s;
+    if (n != 3 || !PyList_Check(a[0]))
+        return PyErr_Format(PyExc_TypeError, "some(numbers, milliseconds, one)");
+    const long long ms = PyLong_AsLongLong(a[1]);
+    if (PyErr_Occurred() || !room_for(&s, PyList_Size(a[0]))) return NULL;
+    for (uint64_t i = 0; i < s.count; ++i)
+        s.requests[i] = PyLong_AsUnsignedLongLong(PyList_GetItem(a[0], (Py_ssize_t)i));
+    PyObject* found = PyErr_Occurred() ? NULL : wait_several(&s, ms, a[2] == Py_True);
+    PyMem_Free(s.ends);
+    return found;
+}
+
+/* Starts a persistent request: the status. */
+PyObject* call_start(PyObject* module, PyObject* number) {
+    (void)module;
+    const nexar_request request = PyLong_AsUnsignedLongLong(number);
+    if (PyErr_Occurred()) return NULL;
+    nexar_status status;
+    Py_BEGIN_ALLOW_THREADS status = library.start(request);
+    Py_END_ALLOW_THREADS return PyLong_FromLong(status);
+}
+
+/* Frees the slot of a request that has ended: the status. */
+PyObject* call_free(PyObject* module, PyObject* number) {
+    (void)module;
+    const nexar_request request = PyLong_AsUnsignedLongLong(number);
+    return PyErr_Occurred() ? NULL : PyLong_FromLong(library.release(request));
+}
