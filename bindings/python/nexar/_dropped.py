@@ -8,9 +8,8 @@ import weakref
 from ctypes import byref
 from typing import Any
 
-from . import _library
-from ._errors import error_of
-from ._library import BAD_STATE, CLOSED, PENDING, lib
+from . import _library, _quick
+from ._library import BAD_STATE, CLOSED, lib
 
 _IN_OPS = 0
 
@@ -54,10 +53,10 @@ class Dropped:
         number, pending = request._number, False
         request._gone = True
         request._connection.requests.pop(request._key, None)
-        if request._answer is None and number:
+        if number and request._answer is None:
             pending = self._look(request)
         holds = number and (request._answer is None or request._keeps_slot)
-        if holds and lib.nexar_request_free(number) == BAD_STATE:
+        if holds and _quick.free(number) == BAD_STATE:
             lib.nexar_request_cancel(number)
             self.requests[number] = request._kept, request._opens
         if request._reported:
@@ -70,14 +69,13 @@ class Dropped:
 
     def _look(self, request: Any) -> bool:
         """Whether it is pending still; what it failed with goes into it."""
-        end = _library.Completion(struct_size=ctypes.sizeof(_library.Completion), status=PENDING)
-        status = lib.nexar_request_test(request._number, byref(end))
-        if status == PENDING:
+        found = _quick.ask(request._number, 0)
+        if found is None:
             return True
-        if status == 0 and request._opens and end.group:
-            lib.nexar_group_free(end.group)  # the library leaves it to who was reported of it
-        if status != 0 and end.status == status:
-            request._error = error_of(status)
+        if type(found) is not bytes:
+            request._error = found[0] if found[1] is not None else None
+        elif request._opens and (group := _library.Completion.from_buffer_copy(found).group):
+            lib.nexar_group_free(group)  # the library leaves it to who was reported of it
         return False
 
     def sweep(self) -> None:

@@ -111,10 +111,10 @@ static int room_for(several* s, Py_ssize_t count) {
 }
 
 /* [(index, completion)]; the completion is None where a test has to say how it ended. */
-static PyObject* list_of(const several* s, int known) {
+static PyObject* list_of(const several* s) {
     PyObject* list = PyList_New((Py_ssize_t)s->ended);
     for (uint64_t k = 0; list != NULL && k < s->ended; ++k) {
-        PyObject* end = known && s->ends[k].status == NEXAR_OK ? bytes_of(&s->ends[k]) : Py_NewRef(Py_None);
+        PyObject* end = s->ends[k].status == NEXAR_OK ? bytes_of(&s->ends[k]) : Py_NewRef(Py_None);
         PyObject* pair = end == NULL ? NULL : Py_BuildValue("KN", (unsigned long long)s->indices[k], end);
         if (pair == NULL || PyList_SetItem(list, (Py_ssize_t)k, pair) != 0) Py_CLEAR(list);
     }
@@ -125,9 +125,10 @@ static PyObject* wait_several(several* s, long long ms, int one) {
     const int64_t slice = ms < 0 ? WAIT_MS : ms;
     for (;;) {
         nexar_status status;
-        Py_BEGIN_ALLOW_THREADS status = one ? library.wait_any(s->requests, s->count, slice, s->indices, NULL)
-                                            : library.wait_some(s->requests, s->count, slice, s->indices,
-                                                                &s->ended, s->ends, sizeof *s->ends);
+        Py_BEGIN_ALLOW_THREADS status =
+            one ? library.wait_any(s->requests, s->count, slice, s->indices, s->ends)
+                : library.wait_some(s->requests, s->count, slice, s->indices, &s->ended, s->ends,
+                                    sizeof *s->ends);
         Py_END_ALLOW_THREADS if (status == NEXAR_OK) break;
         if (status != NEXAR_PENDING && status != NEXAR_ERR_INTERRUPTED)
             return PyObject_CallFunction(library.error_of, "i", (int)status);
@@ -135,7 +136,7 @@ static PyObject* wait_several(several* s, long long ms, int one) {
         if (ms >= 0) Py_RETURN_NONE;
     }
     if (one) s->ended = 1;
-    return list_of(s, !one);
+    return list_of(s);
 }
 
 /* list of numbers (0: passed over), milliseconds as for ask, whether one is enough: what has ended, as

@@ -26,14 +26,14 @@ CANCEL_SECONDS = 5
 # How often an event loop looks whether the daemon runs.
 LOOK_SECONDS = 1
 _NO_SEQUENCE, _NOBODY = 0xFFFFFFFFFFFFFFFF, 0xFFFFFFFF
-_TRANSFER = struct.Struct("=QQI")  # nexar_completion's bytes, tag and source
+_TRANSFER = struct.Struct(f"={_library.Completion.bytes.offset}xQQI4x")  # bytes, tag and source of a nexar_completion
 
 
 @functools.cache
 def received(itemsize: int) -> Callable[[bytes], tuple[int, int, int]]:
     """What makes a receive's result of its completion: (source, tag, elements)."""
     def made(end: bytes) -> tuple[int, int, int]:
-        size, tag, source = _TRANSFER.unpack_from(end, _library.Completion.bytes.offset)
+        size, tag, source = _TRANSFER.unpack(end)
         return source, tag, size // itemsize
     return made
 
@@ -151,8 +151,9 @@ class Request:
         return value
 
     def _wait_until(self, timeout: float) -> None:
-        milliseconds(timeout)  # refuses what is no time-out
-        if self.test():
+        if not timeout >= 0:
+            milliseconds(timeout)  # which refuses it
+        if self._answer is not None or self._settle(_quick.ask(self._number, 0)):
             return  # without a clock
         clock = _Clock(timeout)
         while self._answer is None:

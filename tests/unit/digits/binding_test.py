@@ -14,6 +14,7 @@ import threading
 import time
 import unittest
 
+import small_calls
 from over_fake import *
 from nexar import _arrays, _library, _quick, _words
 
@@ -382,26 +383,9 @@ class Binding(OverFake):
         """In every way of calling, above what the library takes (the pretended one: nothing)."""
         if _quick._native is None:
             self.skipTest("the general way, by ctypes, costs some 20 us")
-        x, out, one, room = np.zeros(1), np.zeros(1), np.array([42], np.int32), np.zeros(2, np.int32)
-        step = self.group.all_reduce_init(x)
-        calls = {
-            "all_reduce": lambda: self.group.all_reduce(x), "by name": lambda: self.group.all_reduce(values=x, out=out, op="max"),
-            "options": lambda: self.group.all_reduce(x, timeout=1.5, match_id=5, priority=nexar.Priority.CRITICAL, flags=1),
-            "barrier": lambda: self.group.barrier(timeout=3), "broadcast": lambda: self.group.broadcast(x, root=1, timeout=3),
-            "send": lambda: self.group.send(one, 2, 1 << 40), "send, options": lambda: self.group.send(one, 2, tag=1 << 40, timeout=2),
-            "recv": lambda: self.group.recv(room), "recv, options": lambda: self.group.recv(room, timeout=2, priority=0),
-            "sendrecv": lambda: self.group.sendrecv(one, 2, room, send_tag=1 << 40),
-            "sendrecv_replace": lambda: self.group.sendrecv_replace(one, 2, send_tag=1 << 40),
-            "persistent": lambda: (step.start(), step.wait())}
-        for name, call in calls.items():
-            best = 1.0
-            for _ in range(50):  # the least of 50: a busy machine does not interrupt all of them
-                begin = time.perf_counter()
-                for _ in range(100):
-                    call()
-                best = min(best, (time.perf_counter() - begin) / 100)
-            self.assertLess(best, 2e-6, name)
-        del step, calls  # it holds a slot
+        for name, (operations, call) in small_calls.calls_of(self.group).items():
+            least = min(small_calls.rounds_of(call, 50))  # a busy machine does not interrupt all of them
+            self.assertLess(least, 2 * operations, name)
 
     def test_a_group_that_is_left_by_an_exception_is_aborted_with_its_text(self):
         reason = ctypes.create_string_buffer(512)

@@ -410,6 +410,7 @@ nexar_status nexar_send_start(nexar_group* g, const void* data, uint64_t count, 
 static nexar_status receives(const char* op, uint64_t bytes, nexar_group* g, const nexar_op_options* o,
                              nexar_request* request) {
     nexar_status status = start(op, g, o, request);
+    if (status != NEXAR_OK) return status;
     nexar_completion* end = &slots[*request - 70].end;
     end->bytes = bytes, end->source = SOURCE, end->tag = TAG;
     return status;
@@ -499,7 +500,6 @@ nexar_status nexar_request_wait(nexar_request request, int64_t timeout_ms, nexar
 nexar_status nexar_request_wait_any(const nexar_request* requests, uint64_t count, int64_t timeout_ms,
                                     uint64_t* index, nexar_completion* c) {
     int some = 0;
-    if (c) abort();
     for (uint64_t i = 0; i < count; ++i) {
         const int slot = slot_of(requests[i]);
         if (requests[i] == 0) continue;
@@ -507,6 +507,7 @@ nexar_status nexar_request_wait_any(const nexar_request* requests, uint64_t coun
         some = 1;
         if (slots[slot].end.status == NEXAR_PENDING) continue;
         *index = i;
+        if (c) *c = slots[slot].end;
         return NEXAR_OK;
     }
     if (!some) return fail(NEXAR_ERR_INVALID_ARGUMENT, "request_wait_any", -1, "all requests are 0");

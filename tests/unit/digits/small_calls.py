@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+"""What small calls cost above the library, which here is fake_nexar.c: it takes nothing. Prints a table of microseconds; binding_test.py
+holds each row to its limit.
+
+    nice -n -20 small_calls.py FAKE_LIBRARY BINDINGS_FOLDER [ROUNDS]
+"""
+import statistics
+import sys
+import time
+
+from over_fake import *
+
+CALLS = 100  # of one round
+EIGHT = range(8)
+
+
+def blocking(group, x, out, one, room):
+    """name: (operations, call)"""
+    return {
+        "all_reduce(x)": (1, lambda: group.all_reduce(x)),
+        "all_reduce(values=x, out=y, op='max')": (1, lambda: group.all_reduce(values=x, out=out, op="max")),
+        "all_reduce(x, timeout=, match_id=, priority=, flags=)": (1, lambda: group.all_reduce(
+            x, timeout=1.5, match_id=5, priority=nexar.Priority.CRITICAL, flags=1)),
+        "barrier(timeout=3)": (1, lambda: group.barrier(timeout=3)),
+        "broadcast(x, root=1, timeout=3)": (1, lambda: group.broadcast(x, root=1, timeout=3)),
+        "send(x, to, tag)": (1, lambda: group.send(one, 2, 1 << 40)),
+        "send(x, to, tag, timeout=2)": (1, lambda: group.send(one, 2, tag=1 << 40, timeout=2)),
+        "recv(y)": (1, lambda: group.recv(room)), "recv(y, timeout=2, priority=0)": (1, lambda: group.recv(room, timeout=2, priority=0)),
+        "sendrecv(x, to, y)": (1, lambda: group.sendrecv(one, 2, room, send_tag=1 << 40)),
+        "sendrecv_replace(x, to)": (1, lambda: group.sendrecv_replace(one, 2, send_tag=1 << 40)),
+        "probe()": (1, group.probe), "probe(timeout=0)": (1, lambda: group.probe(timeout=0)),
+        "mprobe(), recv": (2, lambda: group.mprobe().recv(room))}
+
+
+def begun(group, x, out, one, room):
+    def tested():
+        request = group.all_reduce_start(x)
+        request.test()
+        request.wait()
+
+    return {
+        "all_reduce_start(x).wait()": (1, lambda: group.all_reduce_start(x).wait()),
+        "all_reduce_start(x, out=y, timeout=, priority=).wait(5)": (1, lambda: group.all_reduce_start(x, out, timeout=5, priority=1).wait(5)),
+        "all_reduce_start(x), test, wait": (1, tested),
+        "all_reduce_start(x), not held": (1, lambda: group.all_reduce_start(x)),
+        "broadcast_start(x, root=1).wait()": (1, lambda: group.broadcast_start(x, root=1).wait()),
+        "barrier_start().wait()": (1, lambda: group.barrier_start().wait()),
+        "send_start(x, to, tag).wait()": (1, lambda: group.send_start(one, 2, 1 << 40).wait()),
+        "recv_start(y).wait()": (1, lambda: group.recv_start(room).wait()),
+        "probe_start().wait()": (1, lambda: group.probe_start().wait()),
+        "mprobe(), recv_start, wait": (2, lambda: group.mprobe().recv_start(room).wait())}
+
+
+def several(group, x):
+    def eight():
+        return [group.all_reduce_start(x) for _ in EIGHT]
+
+    def wait_any():
+        requests = eight()
+        while nexar.wait_any(requests) is not None:
+            pass
+
+    return {
+        "8 x all_reduce_start, wait_all": (8, lambda: nexar.wait_all(eight())),
+        "8 x all_reduce_start, wait_some": (8, lambda: nexar.wait_some(eight())),
+        "all_reduce_start, wait_some": (2, lambda: nexar.wait_some([group.all_reduce_start(x)])),
+        "all_reduce_start, wait_any": (2, lambda: nexar.wait_any([group.all_reduce_start(x)])),
+        "8 x all_reduce_start, 8 x wait_any": (16, wait_any)}
+
+
+def calls_of(group):
+    """name: (calls of the library that wait or begin, the call). "persistent" is held by what is returned."""
+    x, out, one, room = np.zeros(1), np.zeros(1), np.array([42], np.int32), np.zeros(2, np.int32)
+    step = group.all_reduce_init(x)
+    return {**blocking(group, x, out, one, room), "persistent start(), wait()": (1, lambda: (step.start(), step.wait())),
+            **begun(group, x, out, one, room), **several(group, x)}
+
+
+def rounds_of(call, rounds):
+    """Microseconds of a call, in each round."""
+    took = []
+    for _ in range(rounds):
+        begin = time.perf_counter()
+        for _ in range(CALLS):
+            call()
+        took.append((time.perf_counter() - begin) / CALLS * 1e6)
+    return took
+
+
+def main():
+    os.environ.update(NEXAR_RANK="1", NEXAR_WORLD_SIZE="3")
+    rounds = int(sys.argv[3]) if len(sys.argv) > 3 else 50
+    with nexar.Session() as session, session.group() as group:
+        print("| call | median | least |\n|---|---|---|")
+        for name, (_, call) in calls_of(group).items():
+            took = rounds_of(call, rounds)
+            print(f"| `{name}` | {statistics.median(took):.2f} | {min(took):.2f} |")
+
+
+if __name__ == "__main__":
+    main()
