@@ -116,6 +116,24 @@ class Calls:
             return 0
         return self.size if side.startswith("all") else 1
 
+    def _room(self, values: Any, blocks: int) -> Any:
+        """An array for the result of a plain array: `blocks` times as large, of shape (blocks, *values.shape); or a rank's share of it.
+        None: the general way makes it, or says what is wrong."""
+        if type(values) is not np.ndarray or values.dtype not in _arrays._plain:
+            return None
+        if blocks > 0:
+            return np.empty((blocks, *values.shape), values.dtype)
+        return None if values.size % self.size else np.empty(values.size // self.size, values.dtype)
+
+    def _packed_room(self, values: Any, counts: Any, own: bool = False) -> Any:
+        """The same of so many elements, of this rank or of all."""
+        if type(values) is not np.ndarray or values.dtype not in _arrays._plain or type(counts) is not list or len(counts) != self.size:
+            return None
+        try:
+            return np.empty(counts[self.rank] if own else sum(counts), values.dtype)
+        except Exception:
+            return None
+
     def _sides(self, row: Row, values: Any, out: Any, root: int) -> tuple[tuple[Any, ...], Any]:
         """(addresses, count and dtype; the output). The count is of one block."""
         blocks_in, blocks_out = self._blocks(row.in_, root), self._blocks(row.out, root)

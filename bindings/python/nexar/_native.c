@@ -21,6 +21,13 @@ typedef nexar_status (*start_number)(nexar_group*, const void*, void*, uint64_t,
 typedef nexar_status (*start_reduce)(nexar_group*, const void*, void*, uint64_t, int32_t, int32_t, uint32_t,
                                      const nexar_op_options*, nexar_request*);
 
+typedef nexar_status (*start_packed)(nexar_group*, const void*, void*, const uint64_t*, int32_t,
+                                     const nexar_op_options*, nexar_request*);
+typedef nexar_status (*start_packed_number)(nexar_group*, const void*, void*, const uint64_t*, int32_t,
+                                            int32_t, const nexar_op_options*, nexar_request*);
+typedef nexar_status (*start_exchange)(nexar_group*, const void*, const uint64_t*, void*, const uint64_t*,
+                                       int32_t, const nexar_op_options*, nexar_request*);
+
 /* ---- Collectives ---- */
 
 /* The gate of a group, a bytearray of one byte: 1 while a thread is inside a collective of the group. The
@@ -52,6 +59,7 @@ typedef struct {
     const void* in;
     void* out;
     uint64_t count;
+    uint64_t *counts, *receive_counts; /* of one with counts of each rank's own; else the second is NULL */
     int dtype, reduction;
     uint32_t root;
     nexar_request request;
@@ -172,6 +180,95 @@ static CALL(sides) {
     return run(&c, start_shape, result);
 }
 
+/* ---- Collectives with counts ---- */
+
+static nexar_status start_counts(collective* c) {
+    const nexar_op_options* o = c->o.given;
+    if (c->receive_counts != NULL)
+        return ((start_exchange)c->op->start)(c->group, c->in, c->counts, c->out, c->receive_counts, c->dtype,
+                                              o, &c->request);
+    if (c->op->reduces || c->op->rooted)
+        return ((start_packed_number)c->op->start)(c->group, c->in, c->out, c->counts, c->dtype,
+                                                   c->op->rooted ? (int32_t)c->root : c->reduction, o,
+                                                   &c->request);
+    return ((start_packed)c->op->start)(c->group, c->in, c->out, c->counts, c->dtype, o, &c->request);
+}
+
+/* A list of one count for each rank, and their sum. 0: it is none. */
+static int read_counts(PyObject* list, long size, uint64_t* into, uint64_t* sum) {
+    *sum = 0;
+    if (!PyList_Check(list) || PyList_Size(list) != size) return 0;
+    for (long i = 0; i < size; ++i) {
+        PyObject* each = PyList_GetItem(list, i);
+        const long long count = PyLong_Check(each) ? PyLong_AsLongLong(each) : -1;
+        if (count < 0 || count > INT64_MAX - (long long)*sum) return 0;
+        into[i] = (uint64_t)count;
+        *sum += (uint64_t)count;
+    }
+    return 1;
+}
+
+enum {
+    NO_SIDE,
+    OWN,
+    PACKED
+}; /* what a rank has of a side: its own block, or those of all, one after the other */
+
+/* One side's memory, of so many elements; NULL: not plain. */
+static const Py_buffer* side_of(collective* c, PyObject* array, int write, uint64_t elements, int* dtype) {
+    const Py_buffer* side = memory_of(array, write, &c->held, dtype);
+    return side != NULL && (uint64_t)(side->len / side->itemsize) == elements ? side : NULL;
+}
+
+/* Reads counts and sides, as call_packed has them. 0: they are not plain. */
+static int read_packed(collective* c, PyObject* const* a, long rank, long size) {
+    const long in = PyLong_AsLong(a[11]), out = PyLong_AsLong(a[12]);
+    uint64_t sum, received;
+    if (!read_counts(a[5], size, c->counts, &sum)) return 0;
+    received = sum;
+    const uint64_t* of_out = c->counts;
+    if (c->receive_counts != NULL) {
+        if (!read_counts(a[6], size, c->receive_counts, &received)) return 0;
+        of_out = c->receive_counts;
+    }
+    int other = -1;
+    const Py_buffer* side;
+    if (in != NO_SIDE) {
+        if ((side = side_of(c, a[3], 0, in == OWN ? c->counts[rank] : sum, &c->dtype)) == NULL) return 0;
+        c->in = side->buf;
+    }
+    if (out == NO_SIDE) return 1;
+    if ((side = side_of(c, a[4], 1, out == OWN ? of_out[rank] : received, &other)) == NULL) return 0;
+    c->out = side->buf;
+    if (in != NO_SIDE && other != c->dtype) return 0;
+    c->dtype = other;
+    return 1;
+}
+
+/* number, gate, group, values, out, counts, receive counts (None: it has none), reduction, root, rank, size,
+ * what this rank has of both sides, and options. One that has no output gets None. */
+static CALL(packed) {
+    (void)module;
+    collective c;
+    if (!begin_call(&c, a, n, 13) || !PyLong_Check(a[8])) Py_RETURN_NOTIMPLEMENTED;
+    const long reduction = PyLong_AsLong(a[7]), root = PyLong_AsLong(a[8]), rank = PyLong_AsLong(a[9]),
+               size = PyLong_AsLong(a[10]);
+    uint64_t* counts = PyMem_Malloc(2 * (size_t)size * sizeof *counts);
+    if (counts == NULL) return PyErr_NoMemory();
+    c.counts = counts;
+    c.receive_counts = a[6] == Py_None ? NULL : counts + size;
+    c.reduction = (int)reduction;
+    c.root = (uint32_t)root;
+    PyObject* done;
+    if (!read_packed(&c, a, rank, size) || PyErr_Occurred() || reduction < 0 || root < 0 ||
+        root >= NEXAR_RANKS_MAX)
+        done = not_plain(&c);
+    else
+        done = run(&c, start_counts, c.out == NULL ? Py_None : a[4]);
+    PyMem_Free(counts);
+    return done;
+}
+
 /* ---- Set-up ---- */
 
 /* bind(addresses, error_of, array_type): of the library's functions, in the order below */
@@ -216,6 +313,7 @@ static PyMethodDef methods[] = {
     {"nothing", FAST(nothing)},
     {"data", FAST(data)},
     {"sides", FAST(sides)},
+    {"packed", FAST(packed)},
     {"message", FAST(call_message)},
     {"exchange", FAST(call_exchange)},
     {"probe", FAST(call_probe)},

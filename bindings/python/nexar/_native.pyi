@@ -12,6 +12,10 @@ def sides(
     number: int, gate: bytearray, group: int, values: Any, out: Any, op: int, root: int, blocks_in: int, blocks_out: int, /,
     *options: Any
 ) -> Any: ...
+def packed(
+    number: int, gate: bytearray, group: int, values: Any, out: Any, counts: Any, receive_counts: Any, op: int, root: int, rank: int,
+    size: int, side_in: int, side_out: int, /, *options: Any
+) -> Any: ...
 def message(number: int, group: int, values: Any, peer: int, tag: int, write: bool, /, *options: Any) -> Any: ...
 def exchange(
     send: int, recv: int, group: int, values: Any, to: int, send_tag: int, out: Any, source: int, tag: int, /, *options: Any

@@ -1,4 +1,4 @@
-/* Memory and options of _native: what is plain, and what of it the library is told. */
+/* Memory and options of _native: what is plain, and what of it the library gets. */
 #include <float.h>
 
 #include "_native.h"

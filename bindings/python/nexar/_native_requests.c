@@ -58,7 +58,7 @@ static PyObject* bytes_of(const nexar_completion* end) {
     return PyBytes_FromStringAndSize((const char*)end, sizeof *end);
 }
 
-/* What Request is told: (error, completion), None for what is not there; of a success the completion alone.
+/* What Request gets: (error, completion), None for what is not there; of a success the completion alone.
  */
 static PyObject* end_of(nexar_status status, const nexar_completion* end) {
     if (status == NEXAR_OK) return bytes_of(end);

@@ -25,6 +25,7 @@ def _not_here(*_: Any) -> Any:
 nothing: Any = _not_here
 data: Any = _not_here
 sides: Any = _not_here
+packed: Any = _not_here
 message: Any = _not_here
 exchange: Any = _not_here
 probe: Any = _not_here
@@ -88,7 +89,7 @@ def _use() -> None:
         _native.operation(row.number, _address(f"{row.name}_start"), row.reduces, row.rooted)
     for number, name in ((SEND, "send"), (RECV, "recv"), (PROBE, "probe"), (MRECV, "mrecv")):
         _native.operation(number, _address(f"{name}_start"), False, False)
-    for name in ("nothing", "data", "sides", "message", "exchange", "probe", "mprobe", "mrecv", "start", "ask", "some", "free"):
+    for name in ("nothing", "data", "sides", "packed", "message", "exchange", "probe", "mprobe", "mrecv", "start", "ask", "some", "free"):
         globals()[name] = getattr(_native, name)
 
 

@@ -384,8 +384,7 @@ class Binding(OverFake):
         if _quick._native is None:
             self.skipTest("the general way, by ctypes, costs some 20 us")
         for name, (operations, call) in small_calls.calls_of(self.group).items():
-            least = min(small_calls.rounds_of(call, 50))  # a busy machine does not interrupt all of them
-            self.assertLess(least, 2 * operations, name)
+            self.assertLess(small_calls.least_of(call, 2 * operations), 2 * operations, name)
 
     def test_a_group_that_is_left_by_an_exception_is_aborted_with_its_text(self):
         reason = ctypes.create_string_buffer(512)

@@ -16,6 +16,7 @@ EIGHT = range(8)
 
 def blocking(group, x, out, one, room):
     """name: (operations, call)"""
+    long = np.zeros(1, np.uint64)
     return {
         "all_reduce(x)": (1, lambda: group.all_reduce(x)),
         "all_reduce(values=x, out=y, op='max')": (1, lambda: group.all_reduce(values=x, out=out, op="max")),
@@ -23,6 +24,9 @@ def blocking(group, x, out, one, room):
             x, timeout=1.5, match_id=5, priority=nexar.Priority.CRITICAL, flags=1)),
         "barrier(timeout=3)": (1, lambda: group.barrier(timeout=3)),
         "broadcast(x, root=1, timeout=3)": (1, lambda: group.broadcast(x, root=1, timeout=3)),
+        "all_gather(x)": (1, lambda: group.all_gather(long)),
+        "all_gatherv(x, counts)": (1, lambda: group.all_gatherv(x, [1, 1, 1])),
+        "all_to_allv(x, counts, counts)": (1, lambda: group.all_to_allv(x, [0, 1, 0], [0, 1, 0])),
         "send(x, to, tag)": (1, lambda: group.send(one, 2, 1 << 40)),
         "send(x, to, tag, timeout=2)": (1, lambda: group.send(one, 2, tag=1 << 40, timeout=2)),
         "recv(y)": (1, lambda: group.recv(room)), "recv(y, timeout=2, priority=0)": (1, lambda: group.recv(room, timeout=2, priority=0)),
@@ -45,6 +49,7 @@ def begun(group, x, out, one, room):
         "all_reduce_start(x), not held": (1, lambda: group.all_reduce_start(x)),
         "broadcast_start(x, root=1).wait()": (1, lambda: group.broadcast_start(x, root=1).wait()),
         "barrier_start().wait()": (1, lambda: group.barrier_start().wait()),
+        "all_gatherv_start(x, counts).wait()": (1, lambda: group.all_gatherv_start(x, [1, 1, 1]).wait()),
         "send_start(x, to, tag).wait()": (1, lambda: group.send_start(one, 2, 1 << 40).wait()),
         "recv_start(y).wait()": (1, lambda: group.recv_start(room).wait()),
         "probe_start().wait()": (1, lambda: group.probe_start().wait()),
@@ -74,6 +79,16 @@ def calls_of(group):
     step = group.all_reduce_init(x)
     return {**blocking(group, x, out, one, room), "persistent start(), wait()": (1, lambda: (step.start(), step.wait())),
             **begun(group, x, out, one, room), **several(group, x)}
+
+
+def least_of(call, limit):
+    """Of a round; on a busy machine it takes some until one is below the limit."""
+    least = min(rounds_of(call, 50))
+    for _ in range(100):
+        if least < limit:
+            break
+        least = min(least, *rounds_of(call, 50))
+    return least
 
 
 def rounds_of(call, rounds):

@@ -19,7 +19,7 @@ from unittest import mock
 from over_fake import *
 from nexar import _library, _quick
 
-WAYS = ("nothing", "data", "sides", "message", "exchange", "probe", "mprobe", "mrecv")
+WAYS = ("nothing", "data", "sides", "packed", "message", "exchange", "probe", "mprobe", "mrecv")
 TAG = 1 << 40
 
 
@@ -46,6 +46,7 @@ class Started(OverFake):
     def starts(self):
         """name: (what begins it, its values)"""
         group, one, room = self.group, np.array([1, 42], np.int32), np.zeros(4, np.int32)
+        two = np.array([7.0, 8.0])
         floats, wide, longs = np.arange(1.0, 4.0).astype(np.float32), np.arange(6.0), np.arange(3, dtype=np.uint64)
         return {
             "all_reduce": lambda **o: group.all_reduce_start(np.ones(3, np.float32), **o),
@@ -61,6 +62,19 @@ class Started(OverFake):
             "reduce_scatter": lambda **o: group.reduce_scatter_start(wide, np.zeros(2), op="max", **o),
             "all_to_all": lambda **o: group.all_to_all_start(np.arange(6, dtype=np.int16), np.zeros(6, np.int16), **o),
             "scan": lambda **o: group.scan_start(np.arange(3, dtype=np.int32), np.zeros(3, np.int32), **o),
+            "all_gather, new": lambda **o: group.all_gather_start(longs, **o),
+            "reduce_scatter, new": lambda **o: group.reduce_scatter_start(wide, op="max", **o),
+            "scatter, new": lambda **o: group.scatter_start(wide, root=1, **o),
+            "gather, new": lambda **o: group.gather_start(longs, root=1, **o),
+            "all_gatherv": lambda **o: group.all_gatherv_start(two, [1, 2, 3], **o),
+            "all_gatherv to out": lambda **o: group.all_gatherv_start(two, [1, 2, 3], np.zeros(6), **o),
+            "gatherv": lambda **o: group.gatherv_start(two, [1, 2, 3], root=1, **o),
+            "gatherv elsewhere": lambda **o: group.gatherv_start(two, [1, 2, 3], root=0, **o),
+            "scatterv": lambda **o: group.scatterv_start(wide, [1, 2, 3], root=1, **o),
+            "scatterv elsewhere": lambda **o: group.scatterv_start(None, [1, 2, 3], np.zeros(2), root=2, **o),
+            "reduce_scatterv": lambda **o: group.reduce_scatterv_start(wide, [1, 2, 3], op="max", **o),
+            "all_to_allv": lambda **o: group.all_to_allv_start(wide, [1, 2, 3], [2, 2, 1], **o),
+            "all_to_allv, nothing": lambda **o: group.all_to_allv_start(two, [0, 2, 0], [0, 2, 0], **o),
             "barrier": lambda **o: group.barrier_start(**o), "send": lambda **o: group.send_start(one, 2, TAG, **o),
             "recv": lambda **o: group.recv_start(room, **o), "probe": lambda **o: group.probe_start(**o),
             "mrecv": lambda **o: group.mprobe().recv_start(room, **o)}
@@ -96,6 +110,15 @@ class Started(OverFake):
                   lambda: group.probe(-1), lambda: group.probe(tag=-1), lambda: group.mprobe(-1), lambda: group.mprobe(0, "tag"),
                   lambda: group.mprobe(timeout=-1), lambda: group.gather_start(x, np.zeros(8, np.float32), root=1),
                   lambda: group.mprobe().recv_start(fixed), lambda: group.mprobe().recv("text")]
+        two, wide = np.array([7.0, 8.0]), np.arange(6.0)
+        calls += [lambda c=c: group.all_gatherv_start(two, c) for c in (
+            [1, 2], [1, 2, -3], [1, 3, 3], [1, 2, 1 << 63], [1, 2.0, 3], ["1", 2, 3], None, 7, [1 << 62, 1 << 62, 2], [])]
+        calls += [lambda: group.all_gatherv_start(two, [1, 2, 3], np.zeros(5)), lambda: group.all_gatherv_start(two, [1, 2, 3], np.zeros(6, np.float32)),
+                  lambda: group.gatherv_start(two, [1, 2, 3], np.zeros(7), root=1), lambda: group.scatterv_start(wide, [1, 2, 3]),
+                  lambda: group.scatterv_start(wide[:5], [1, 2, 3], root=1), lambda: group.all_to_allv_start(wide, [1, 2, 3], [1, 2]),
+                  lambda: group.all_to_allv_start(two, [1, 2, 3], [1, 2, 3]), lambda: group.reduce_scatterv_start(wide, [1, 2, 3], op="most"),
+                  lambda: group.reduce_scatter_start(np.zeros(4)), lambda: group.scatter_start(np.zeros(4), root=1),
+                  lambda: group.all_gather_start(two.astype(complex)), lambda: group.gatherv_start(two, [1, 2, 3], root=-1)]
         for i, call in enumerate(calls):
             quick = outcome(call)
             with general():
@@ -242,7 +265,7 @@ class Started(OverFake):
                 wait()
         self.assertIsNone(request.completion)
 
-    def test_a_request_is_freed_by_whoever_lets_go_of_it(self):
+    def test_a_request_is_freed_where_its_last_name_goes(self):
         """[P17] Another thread, a garbage collection, a container; each is warned of."""
         def by_thread(request):
             box = [request]
