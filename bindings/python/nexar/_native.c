@@ -110,7 +110,14 @@ static PyObject* run(collective* c, nexar_status (*start)(collective*), PyObject
  * plain. */
 static int begin_call(collective* c, PyObject* const* a, Py_ssize_t n, Py_ssize_t arguments) {
     if (n != arguments + OPTIONS) return 0;
-    *c = (collective){.op = &library.operations[PyLong_AsLong(a[0]) & (OPERATIONS_MAX - 1)], .dtype = -1};
+    c->op = &library.operations[PyLong_AsLong(a[0]) & (OPERATIONS_MAX - 1)];
+    c->held.held = 0; /* what `held` and `o` have beside this is written before it is read: it is much */
+    c->in = c->out = NULL;
+    c->counts = c->receive_counts = NULL;
+    c->count = c->request = 0;
+    c->dtype = -1;
+    c->reduction = 0;
+    c->root = 0;
     c->gate = gate_of(a[1]);
     c->group = PyLong_AsVoidPtr(a[2]);
     return c->gate != NULL && c->op->start != NULL && options_of(a + arguments, &c->o);

@@ -18,6 +18,7 @@ typedef struct {
 
 /* The plain memory of a message. 1: it is not plain. */
 static int memory_of_transfer(PyObject* memory, int receives, int* dtype, transfer* t) {
+    t->held.held = 0;
     t->values = PyErr_Occurred() ? NULL : memory_of(memory, receives, &t->held, dtype);
     if (t->values == NULL) {
         PyErr_Clear();
@@ -78,7 +79,7 @@ CALL(call_message) {
     (void)module;
     options o;
     if (n != 6 + OPTIONS || !options_of(a + 6, &o)) Py_RETURN_NOTIMPLEMENTED;
-    transfer t = {.request = 0};
+    transfer t;
     const int receives = a[5] == Py_True;
     const int how = start_transfer((int)PyLong_AsLong(a[0]) & (OPERATIONS_MAX - 1), a[1], a[2], a[3], a[4],
                                    receives, o.given, &t);
@@ -93,7 +94,7 @@ CALL(call_mrecv) {
     enum { N = 4 + OPTIONS };
     const operation* op = &library.operations[n == N ? PyLong_AsLong(a[0]) & (OPERATIONS_MAX - 1) : 0];
     if (n != N || op->start == NULL || !options_of(a + 4, &o)) Py_RETURN_NOTIMPLEMENTED;
-    transfer t = {.request = 0};
+    transfer t;
     int dtype = -1;
     const nexar_message message = PyLong_AsUnsignedLongLong(a[2]);
     if (memory_of_transfer(a[3], 1, &dtype, &t)) Py_RETURN_NOTIMPLEMENTED;
@@ -118,11 +119,13 @@ CALL(call_probe) {
     options o;
     enum { N = 4 + OPTIONS };
     const operation* op = &library.operations[n == N ? PyLong_AsLong(a[0]) & (OPERATIONS_MAX - 1) : 0];
-    transfer t = {.request = 0, .itemsize = 1};
+    transfer t;
     uint32_t from;
     uint64_t tag;
     if (n != N || op->start == NULL || !pattern_of(a[2], a[3], &from, &tag) || !options_of(a + 4, &o))
         Py_RETURN_NOTIMPLEMENTED;
+    t.held.held = 0;
+    t.itemsize = 1;
     begin(&t.end);
     const nexar_status status =
         ((start_probe)op->start)(PyLong_AsVoidPtr(a[1]), from, tag, o.given, &t.request);
@@ -175,7 +178,7 @@ CALL(call_exchange) {
     (void)module;
     options o;
     if (n != 9 + OPTIONS || !options_of(a + 9, &o)) Py_RETURN_NOTIMPLEMENTED;
-    transfer sent = {.request = 0}, got = {.request = 0};
+    transfer sent, got;
     views looked = {.held = 0};
     int dtype;
     const Py_buffer *out = memory_of(a[6], 1, &looked, &dtype),
