@@ -205,7 +205,7 @@ def methods(row):
 
 def room_for(shape):
     wanted = " and ".join(["out is None"] + [shape.has_out] * bool(shape.has_out))
-    return f"        if {wanted}:\n            out = {shape.room}\n" if shape.room else ""
+    return wrapped(f"        out = {shape.room} if {wanted} else out\n") if shape.room else ""
 
 
 def quick_when(row, shape, ready):

@@ -153,8 +153,7 @@ class Collectives(Calls):
         """Every rank's values arrive in out on every rank, in rank order. Returns out: size * values.size elements
         (None: a new array of shape (size, *values.shape)). In place: values is out[rank * n:(rank + 1) * n]. Raises
         ValueError for memory that does not fit, and nexar.Error."""
-        if out is None:
-            out = self._room(values, self.size)
+        out = self._room(values, self.size) if out is None else out
         if not self._dropped and out is not None:
             done = _quick.sides(4, self._gate, self._handle, values, out, 0, 0, 1, self.size, timeout, match_id,
                 priority, flags, 0)
@@ -166,8 +165,7 @@ class Collectives(Calls):
     def all_gather_start(self, values: Values, out: Memory | None = None, *, timeout: float | None = None,
                          match_id: int = 0, user_data: int = 0, priority: int | None = None, flags: int = 0) -> Request:
         """Begins all_gather: the Request's wait() returns what it returns."""
-        if out is None:
-            out = self._room(values, self.size)
+        out = self._room(values, self.size) if out is None else out
         if (not self._dropped or self._may_start()) and out is not None:
             begun = Request(self._connection, "all_gather", self._weak, (self, values, out), out, None, user_data)
             number = _quick.sides(4, self._gate, self._handle, values, out, 0, 0, 1, self.size, timeout, match_id,
@@ -191,8 +189,7 @@ class Collectives(Calls):
         """Block r of the reduction of all ranks' values arrives in out of rank r. Returns out: n = values.size / size
         elements (None: a new array of shape (n,)). In place: out is values[rank * n:(rank + 1) * n]. Raises
         ValueError for memory that does not fit, and nexar.Error."""
-        if out is None:
-            out = self._room(values, 0)
+        out = self._room(values, 0) if out is None else out
         if scalar is None and not self._dropped and out is not None:
             done = _quick.sides(5, self._gate, self._handle, values, out, OPS.get(op, -1), 0, self.size, 1, timeout,
                 match_id, priority, flags, 0)
@@ -205,8 +202,7 @@ class Collectives(Calls):
                              scalar: Number | None = None, timeout: float | None = None, match_id: int = 0,
                              user_data: int = 0, priority: int | None = None, flags: int = 0) -> Request:
         """Begins reduce_scatter: the Request's wait() returns what it returns."""
-        if out is None:
-            out = self._room(values, 0)
+        out = self._room(values, 0) if out is None else out
         if scalar is None and (not self._dropped or self._may_start()) and out is not None:
             begun = Request(self._connection, "reduce_scatter", self._weak, (self, values, out), out, None, user_data)
             number = _quick.sides(5, self._gate, self._handle, values, out, OPS.get(op, -1), 0, self.size, 1, timeout,
@@ -264,8 +260,7 @@ class Collectives(Calls):
         (None: a new array of shape (size, *values.shape)); the others get None, and their out is not looked at. In
         place, at the root: values is out[root * n:(root + 1) * n]. Raises ValueError for memory that does not fit,
         and nexar.Error."""
-        if out is None and root == self.rank:
-            out = self._room(values, self.size)
+        out = self._room(values, self.size) if out is None and root == self.rank else out
         if not self._dropped and (out is not None or root != self.rank):
             done = _quick.sides(9, self._gate, self._handle, values, out, 0, root, 1, self.size * (root == self.rank),
                 timeout, match_id, priority, flags, 0)
@@ -277,8 +272,7 @@ class Collectives(Calls):
     def gather_start(self, values: Values, out: Memory | None = None, root: int = 0, *, timeout: float | None = None,
                      match_id: int = 0, user_data: int = 0, priority: int | None = None, flags: int = 0) -> Request:
         """Begins gather: the Request's wait() returns what it returns."""
-        if out is None and root == self.rank:
-            out = self._room(values, self.size)
+        out = self._room(values, self.size) if out is None and root == self.rank else out
         if (not self._dropped or self._may_start()) and (out is not None or root != self.rank):
             begun = Request(self._connection, "gather", self._weak, (self, values, out), (out) if root == self.rank else
                 None, None, user_data)
@@ -303,8 +297,7 @@ class Collectives(Calls):
         elements (None: a new array of shape (n,)); the others must give it, and their values are not looked at (None
         will do). In place, at the root: out is values[root * n:(root + 1) * n]. Raises ValueError for memory that
         does not fit, and nexar.Error."""
-        if out is None and root == self.rank:
-            out = self._room(values, 0)
+        out = self._room(values, 0) if out is None and root == self.rank else out
         if not self._dropped and out is not None:
             done = _quick.sides(10, self._gate, self._handle, values, out, 0, root, self.size * (root == self.rank), 1,
                 timeout, match_id, priority, flags, 0)
@@ -316,8 +309,7 @@ class Collectives(Calls):
     def scatter_start(self, values: Values, out: Memory | None = None, root: int = 0, *, timeout: float | None = None,
                       match_id: int = 0, user_data: int = 0, priority: int | None = None, flags: int = 0) -> Request:
         """Begins scatter: the Request's wait() returns what it returns."""
-        if out is None and root == self.rank:
-            out = self._room(values, 0)
+        out = self._room(values, 0) if out is None and root == self.rank else out
         if (not self._dropped or self._may_start()) and out is not None:
             begun = Request(self._connection, "scatter", self._weak, (self, values, out), out, None, user_data)
             number = _quick.sides(10, self._gate, self._handle, values, out, 0, root, self.size * (root == self.rank),
@@ -414,8 +406,7 @@ class Collectives(Calls):
         rank, the same list on all ranks. Returns out: sum(counts) elements, the blocks one after the other (None: a
         new array of shape (sum(counts),)). In place: values is this rank's part of out. Raises ValueError for memory
         that does not fit, and nexar.Error."""
-        if out is None:
-            out = self._packed_room(values, counts)
+        out = self._packed_room(values, counts) if out is None else out
         if not self._dropped and out is not None:
             done = _quick.packed(13, self._gate, self._handle, values, out, counts, None, 0, 0, self.rank, self.size, 1,
                 2, timeout, match_id, priority, flags, 0)
@@ -428,8 +419,7 @@ class Collectives(Calls):
                           timeout: float | None = None, match_id: int = 0, user_data: int = 0,
                           priority: int | None = None, flags: int = 0) -> Request:
         """Begins all_gatherv: the Request's wait() returns what it returns."""
-        if out is None:
-            out = self._packed_room(values, counts)
+        out = self._packed_room(values, counts) if out is None else out
         if (not self._dropped or self._may_start()) and out is not None:
             begun = Request(self._connection, "all_gatherv", self._weak, (self, values, out), out, None, user_data)
             number = _quick.packed(13, self._gate, self._handle, values, out, counts, None, 0, 0, self.rank, self.size,
@@ -455,8 +445,7 @@ class Collectives(Calls):
         rank, the same list on all ranks. The root gets out: sum(counts) elements, the blocks one after the other
         (None: a new array of shape (sum(counts),)); the others get None, and their out is not looked at. In place, at
         the root: values is its part of out. Raises ValueError for memory that does not fit, and nexar.Error."""
-        if out is None and root == self.rank:
-            out = self._packed_room(values, counts)
+        out = self._packed_room(values, counts) if out is None and root == self.rank else out
         if not self._dropped and (out is not None or root != self.rank):
             done = _quick.packed(14, self._gate, self._handle, values, out, counts, None, 0, root, self.rank, self.size,
                 1, 2 * (root == self.rank), timeout, match_id, priority, flags, 0)
@@ -469,8 +458,7 @@ class Collectives(Calls):
                       timeout: float | None = None, match_id: int = 0, user_data: int = 0, priority: int | None = None,
                       flags: int = 0) -> Request:
         """Begins gatherv: the Request's wait() returns what it returns."""
-        if out is None and root == self.rank:
-            out = self._packed_room(values, counts)
+        out = self._packed_room(values, counts) if out is None and root == self.rank else out
         if (not self._dropped or self._may_start()) and (out is not None or root != self.rank):
             begun = Request(self._connection, "gatherv", self._weak, (self, values, out), (out) if root == self.rank
                 else None, None, user_data)
@@ -497,8 +485,7 @@ class Collectives(Calls):
         list on all ranks. Returns out: counts[rank] elements. At the root None is a new array; the others must give
         it, and their values are not looked at (None will do). In place, at the root: out is its part of values.
         Raises ValueError for memory that does not fit, and nexar.Error."""
-        if out is None and root == self.rank:
-            out = self._packed_room(values, counts, True)
+        out = self._packed_room(values, counts, True) if out is None and root == self.rank else out
         if not self._dropped and out is not None:
             done = _quick.packed(15, self._gate, self._handle, values, out, counts, None, 0, root, self.rank, self.size,
                 2 * (root == self.rank), 1, timeout, match_id, priority, flags, 0)
@@ -511,8 +498,7 @@ class Collectives(Calls):
                        timeout: float | None = None, match_id: int = 0, user_data: int = 0,
                        priority: int | None = None, flags: int = 0) -> Request:
         """Begins scatterv: the Request's wait() returns what it returns."""
-        if out is None and root == self.rank:
-            out = self._packed_room(values, counts, True)
+        out = self._packed_room(values, counts, True) if out is None and root == self.rank else out
         if (not self._dropped or self._may_start()) and out is not None:
             begun = Request(self._connection, "scatterv", self._weak, (self, values, out), out, None, user_data)
             number = _quick.packed(15, self._gate, self._handle, values, out, counts, None, 0, root, self.rank,
@@ -538,8 +524,7 @@ class Collectives(Calls):
         elements to and from each rank; what rank s sends to rank r is what r receives from s. Returns out:
         sum(receive_counts) elements, the blocks one after the other (None: a new array of that shape). Raises
         ValueError for memory that does not fit, and nexar.Error."""
-        if out is None:
-            out = self._packed_room(values, receive_counts)
+        out = self._packed_room(values, receive_counts) if out is None else out
         if not self._dropped and out is not None:
             done = _quick.packed(16, self._gate, self._handle, values, out, send_counts, receive_counts, 0, 0,
                 self.rank, self.size, 2, 2, timeout, match_id, priority, flags, 0)
@@ -552,8 +537,7 @@ class Collectives(Calls):
                           out: Memory | None = None, *, timeout: float | None = None, match_id: int = 0,
                           user_data: int = 0, priority: int | None = None, flags: int = 0) -> Request:
         """Begins all_to_allv: the Request's wait() returns what it returns."""
-        if out is None:
-            out = self._packed_room(values, receive_counts)
+        out = self._packed_room(values, receive_counts) if out is None else out
         if (not self._dropped or self._may_start()) and out is not None:
             begun = Request(self._connection, "all_to_allv", self._weak, (self, values, out), out, None, user_data)
             number = _quick.packed(16, self._gate, self._handle, values, out, send_counts, receive_counts, 0, 0,
@@ -579,8 +563,7 @@ class Collectives(Calls):
         each rank, the same list on all ranks. values has sum(counts) elements. Returns out: counts[rank] elements
         (None: a new array). In place: out is this rank's part of values. Raises ValueError for memory that does not
         fit, and nexar.Error."""
-        if out is None:
-            out = self._packed_room(values, counts, True)
+        out = self._packed_room(values, counts, True) if out is None else out
         if scalar is None and not self._dropped and out is not None:
             done = _quick.packed(17, self._gate, self._handle, values, out, counts, None, OPS.get(op, -1), 0, self.rank,
                 self.size, 2, 1, timeout, match_id, priority, flags, 0)
@@ -593,8 +576,7 @@ class Collectives(Calls):
                               *, scalar: Number | None = None, timeout: float | None = None, match_id: int = 0,
                               user_data: int = 0, priority: int | None = None, flags: int = 0) -> Request:
         """Begins reduce_scatterv: the Request's wait() returns what it returns."""
-        if out is None:
-            out = self._packed_room(values, counts, True)
+        out = self._packed_room(values, counts, True) if out is None else out
         if scalar is None and (not self._dropped or self._may_start()) and out is not None:
             begun = Request(self._connection, "reduce_scatterv", self._weak, (self, values, out), out, None, user_data)
             number = _quick.packed(17, self._gate, self._handle, values, out, counts, None, OPS.get(op, -1), 0,
