@@ -15,6 +15,8 @@ NEXAR_API int fake_next;       /* what the next operation or opening does */
 NEXAR_API int fake_interrupts; /* signals that ended a wait */
 NEXAR_API int fake_cancels, fake_frees, fake_open_requests, fake_open_sessions, fake_open_groups,
     fake_memories, fake_registered;
+NEXAR_API int (*fake_holds_lock)(void); /* Python's PyGILState_Check */
+NEXAR_API int fake_held; /* in the last start or wait: whether it held the interpreter's lock */
 NEXAR_API nexar_group_options fake_group_options;
 NEXAR_API nexar_op_options fake_op_options;       /* of the last operation */
 NEXAR_API nexar_alloc_options fake_alloc_options; /* of the last allocation */
@@ -199,6 +201,7 @@ static nexar_status start_with(const char* op, uint64_t user_data, nexar_complet
                                nexar_request* request) {
     const int what = fake_next;
     int slot = 0;
+    if (fake_holds_lock) fake_held = fake_holds_lock();
     fake_next = SUCCEEDS;
     if (what == START_FAILS) return fail(NEXAR_ERR_INVALID_ARGUMENT, op, -1, "refused");
     while (slots[slot].used)
@@ -473,6 +476,7 @@ nexar_status nexar_request_test(nexar_request request, nexar_completion* c) {
     if (slot < 0) return fail(NEXAR_ERR_BAD_HANDLE, "request_test", -1, "no such request");
     if (c && c->struct_size != sizeof *c) abort();
     if (c) *c = slots[slot].end;
+    if (fake_holds_lock) fake_held = fake_holds_lock();
     switch (slots[slot].end.status) {
         case NEXAR_ERR_PEER_LOST:
             return fail(NEXAR_ERR_PEER_LOST, "all_reduce", 2, "its process ended");
@@ -500,6 +504,7 @@ nexar_status nexar_request_wait(nexar_request request, int64_t timeout_ms, nexar
 nexar_status nexar_request_wait_any(const nexar_request* requests, uint64_t count, int64_t timeout_ms,
                                     uint64_t* index, nexar_completion* c) {
     int some = 0;
+    if (fake_holds_lock) fake_held = fake_holds_lock();
     for (uint64_t i = 0; i < count; ++i) {
         const int slot = slot_of(requests[i]);
         if (requests[i] == 0) continue;

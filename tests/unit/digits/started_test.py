@@ -4,6 +4,7 @@
     started_test.py FAKE_LIBRARY BINDINGS_FOLDER
 """
 import contextlib
+import ctypes
 import gc
 import os
 import pickle
@@ -343,12 +344,26 @@ class Started(OverFake):
             self.assertRaises(KeyboardInterrupt, call)
             self.assertEqual((number("fake_cancels"), number("fake_open_requests")), (cancels + 1, 0))
 
-    def test_a_large_start_works_too(self):
-        """[P18] It runs without the interpreter's lock."""
-        x = np.ones(1 << 16, np.float32)
-        self.assertIs(self.group.all_reduce_start(x).wait(), x)
-        self.assertEqual((x[0], x[-1]), (3, 3))
-        self.assertIsNone(self.group.send_start(np.full(1 << 16, 42, np.int32), 2, TAG).wait())
+    def test_neither_waits_nor_large_starts_hold_the_interpreters_lock(self):
+        """[P18]"""
+        check = ctypes.c_void_p.in_dll(fake, "fake_holds_lock")
+        check.value = ctypes.cast(ctypes.pythonapi.PyGILState_Check, ctypes.c_void_p).value
+        try:
+            small, large = np.ones(3, np.float32), np.ones(1 << 16, np.float32)
+            for start in (lambda: self.group.all_reduce_start(large), lambda: self.group.all_reduce_start(large, np.zeros(1 << 16, np.float32)),
+                          lambda: self.group.send_start(np.full(1 << 16, 42, np.int32), 2, TAG)):
+                request = start()
+                self.assertEqual(number("fake_held"), 0)
+                request.wait()
+            self.assertEqual((large[0], large[-1]), (3, 3))
+            waits = (lambda r: r.wait(), lambda r: r.wait(5), lambda r: r.test(), lambda r: nexar.wait_any([r]), lambda r: nexar.wait_some([r]))
+            for wait in waits:
+                request = self.group.all_reduce_start(small)
+                ctypes.c_int.in_dll(fake, "fake_held").value = 1
+                wait(request)
+                self.assertEqual(number("fake_held"), 0)
+        finally:
+            check.value = None
 
     def test_a_poll_and_callbacks_find_what_the_quick_way_began(self):
         """[P16]"""
