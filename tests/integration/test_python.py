@@ -64,10 +64,24 @@ class BFloat16Tensor:
 
 # ---- Operations ----
 
-def every_operation(me, quick):
-    """Each on plain arrays by the quick way, and with an option by the general one."""
-    group, n = me.group(), 5
+class Begun:
+    """A group whose blocking forms are their _start and its wait."""
+
+    def __init__(self, group):
+        self.group = group
+
+    def __getattr__(self, name):
+        begin = getattr(self.group, name if name.endswith("_start") else f"{name}_start")
+        return begin if name.endswith("_start") else lambda *values, **given: begin(*values, **given).wait()
+
+
+def every_operation(me, quick, begun):
+    """Each on plain arrays, by the quick way or by the general one, waited for or begun."""
+    group, n = Begun(me.group()) if begun else me.group(), 5
     given = {} if quick else {"match_id": 3}
+    if not quick:
+        for way in ("nothing", "data", "sides", "packed", "message", "exchange", "probe", "mprobe", "mrecv"):
+            setattr(_quick, way, _quick._not_here)
     ranks, size = range(me.size), me.size
     x, all_of = mine(me.rank, n), np.array([mine(r, n) for r in range(me.size)])
     wide = np.array([mine(r, n * size) for r in ranks])
@@ -107,14 +121,22 @@ def every_operation(me, quick):
     receiving = group.recv_start(got, source, 8)
     group.send(x, to, 8, **after)
     receiving.wait()
+    sending = group.send_start(x, to, 9)
+    equal(group.probe(source, 9, **after), (source, 9, 8 * n), "probed")
+    probed, got[:] = getattr(group, "group", group).mprobe(source, 9), 0
+    equal((probed.source, probed.tag, probed.bytes), (source, 9, 8 * n), "set apart")
+    equal(probed.recv(got) if quick else probed.recv_start(got).wait(), (source, 9, n), "received")
+    same(got[:n], all_of[source])
+    sending.wait()
     return "right"
 
 
 def test_every_operation_gives_what_numpy_gives_by_both_ways(cluster):
-    """Distinct values for each rank and position."""
+    """[P19] Distinct values for each rank and position; blocking forms, and those that are begun."""
     for quick in {_quick._native is not None, False}:
-        for placement in ([1, 1], [1, 2, 1], [2, 1, 1, 2]):
-            equal(set(run([cluster[n] for n in placement], every_operation, quick)), {"right"}, f"quick: {quick}")
+        for begun in (False, True):
+            for placement in ([1, 1], [1, 2, 1], [2, 1, 1, 2]):
+                equal(set(run([cluster[n] for n in placement], every_operation, quick, begun)), {"right"}, f"quick: {quick}, begun: {begun}")
 
 
 def other_memory(me):

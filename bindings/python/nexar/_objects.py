@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import pickle
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -101,10 +102,8 @@ class Objects:
         raises, and nexar.Error."""
         g: Any = self
         data, failed = _bytes_of(value, self.rank)
-        head = np.empty(_HEAD + min(data.size, _INLINE), np.uint8)
-        head[:_HEAD].view(np.uint64)[0] = data.size
-        head[_HEAD:] = data[:_INLINE]
-        g.send(head, to, tag, timeout=timeout)
+        head = data.size.to_bytes(_HEAD, sys.byteorder) + data[:_INLINE].tobytes()
+        g.send(np.frombuffer(head, np.uint8), to, tag, timeout=timeout)
         if data.size > _INLINE:
             g.send(data[_INLINE:], to, tag, timeout=timeout)
         if failed is not None:
@@ -116,8 +115,10 @@ class Objects:
         g: Any = self
         head = np.empty(_HEAD + _INLINE, np.uint8)
         source, tag, _ = g.recv(head, source, tag, timeout=timeout)
-        data = np.empty(int(head[:_HEAD].view(np.uint64)[0]), np.uint8)
-        data[:_INLINE] = head[_HEAD:_HEAD + data.size]
-        if data.size > _INLINE:
-            g.recv(data[_INLINE:], source, tag, timeout=timeout)
+        size = int.from_bytes(head[:_HEAD].tobytes(), sys.byteorder)
+        if size <= _INLINE:
+            return _object_of(head[_HEAD:_HEAD + size]), source, tag
+        data = np.empty(size, np.uint8)
+        data[:_INLINE] = head[_HEAD:]
+        g.recv(data[_INLINE:], source, tag, timeout=timeout)
         return _object_of(data), source, tag
