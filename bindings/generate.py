@@ -64,7 +64,7 @@ class Shape(NamedTuple):
     has_out: str = ""  # whether this rank has an output; "": it has
 
 
-OPTIONS = "timeout, match_id, priority, flags, {key}"
+OPTIONS = "timeout, match_id, priority, flags, {request}"
 
 
 def sides(blocks_in, blocks_out):
@@ -187,16 +187,16 @@ def methods(row):
     out += room_for(shape)
     if shape.quick:
         out += f"        if {quick_when(row, shape, 'not self._dropped')}:\n"
-        out += wrapped(f"done = {quick_call(row, shape, '0')}\n", 12) + "            if done is not NotImplemented:\n                return done\n"
+        out += wrapped(f"done = {quick_call(row, shape, 'None')}\n", 12) + "            if done is not NotImplemented:\n                return done\n"
     out += wrapped(f"        return self._blocking(ROWS[\"{row['name']}\"]{given})\n\n")
     out += signature(f"{row['name']}_start", takes, "Request") + f'        """Begins {row["name"]}: the Request\'s wait() returns what it returns."""\n'
     out += room_for(shape)
     if shape.quick:
         kept = "".join(f", {name}" for name in names if name in ("values", "out")) or ","
         out += f"        if {quick_when(row, shape, '(not self._dropped or self._may_start())')}:\n"
-        out += wrapped(f"begun = Request(self._connection, \"{row['name']}\", self._weak, (self{kept}), {shape.result}, None, user_data)\n", 12)
-        out += wrapped(f"number = {quick_call(row, shape, 'begun._key')}\n", 12)
-        out += "            if number is not NotImplemented:\n                begun._number = number\n                return begun\n"
+        out += wrapped(f"request = Request(self._connection, \"{row['name']}\", self._weak, (self{kept}), {shape.result}, None, user_data)\n", 12)
+        out += wrapped(f"begun = {quick_call(row, shape, 'request')}\n", 12)
+        out += "            if begun is not NotImplemented:\n                return begun  # type: ignore[no-any-return]\n"
     out += wrapped(f"        return self._begin(ROWS[\"{row['name']}\"]{given})\n\n")
     out += signature(f"{row['name']}_init", takes, "Persistent")
     out += filled(f"Prepares {row['name']}: each start() begins it, with what its memory holds then, and wait() returns what it returns. {'Lists and numbers are a TypeError. ' if names else ''}{raises}")
@@ -212,9 +212,9 @@ def quick_when(row, shape, ready):
     return " and ".join(["scalar is None"] * (row["reduction"] == "reduces") + [ready] + [shape.only_if] * bool(shape.only_if))
 
 
-def quick_call(row, shape, key):
+def quick_call(row, shape, request):
     op = "OPS.get(op, -1)" if row["reduction"] == "reduces" else "0"
-    return "_quick." + shape.quick.format(number=row["number"], op=op, root="root" if row["root"] == "rooted" else "0", key=key)
+    return "_quick." + shape.quick.format(number=row["number"], op=op, root="root" if row["root"] == "rooted" else "0", request=request)
 
 
 def wrapped(line, indent=8):

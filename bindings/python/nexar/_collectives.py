@@ -18,7 +18,7 @@ class Collectives(Calls):
                 priority: int | None = None, flags: int = 0) -> Any:
         """Ends when every rank has started it. Raises nexar.Error."""
         if not self._dropped:
-            done = _quick.nothing(0, self._gate, self._handle, timeout, match_id, priority, flags, 0)
+            done = _quick.nothing(0, self._gate, self._handle, timeout, match_id, priority, flags, None)
             if done is not NotImplemented:
                 return done
         return self._blocking(ROWS["barrier"], timeout=timeout, match_id=match_id, user_data=user_data,
@@ -28,11 +28,10 @@ class Collectives(Calls):
                       priority: int | None = None, flags: int = 0) -> Request:
         """Begins barrier: the Request's wait() returns what it returns."""
         if (not self._dropped or self._may_start()):
-            begun = Request(self._connection, "barrier", self._weak, (self,), None, None, user_data)
-            number = _quick.nothing(0, self._gate, self._handle, timeout, match_id, priority, flags, begun._key)
-            if number is not NotImplemented:
-                begun._number = number
-                return begun
+            request = Request(self._connection, "barrier", self._weak, (self,), None, None, user_data)
+            begun = _quick.nothing(0, self._gate, self._handle, timeout, match_id, priority, flags, request)
+            if begun is not NotImplemented:
+                return begun  # type: ignore[no-any-return]
         return self._begin(ROWS["barrier"], timeout=timeout, match_id=match_id, user_data=user_data, priority=priority,
             flags=flags)
 
@@ -50,7 +49,7 @@ class Collectives(Calls):
         Raises ValueError for memory that does not fit, and nexar.Error."""
         if scalar is None and not self._dropped:
             done = _quick.sides(1, self._gate, self._handle, values, out, OPS.get(op, -1), 0, 1, 1, timeout, match_id,
-                priority, flags, 0)
+                priority, flags, None)
             if done is not NotImplemented:
                 return done
         return self._blocking(ROWS["all_reduce"], values, out=out, op=op, scalar=scalar, timeout=timeout,
@@ -61,13 +60,12 @@ class Collectives(Calls):
                          user_data: int = 0, priority: int | None = None, flags: int = 0) -> Request:
         """Begins all_reduce: the Request's wait() returns what it returns."""
         if scalar is None and (not self._dropped or self._may_start()):
-            begun = Request(self._connection, "all_reduce", self._weak, (self, values, out), values if out is None else
-                out, None, user_data)
-            number = _quick.sides(1, self._gate, self._handle, values, out, OPS.get(op, -1), 0, 1, 1, timeout, match_id,
-                priority, flags, begun._key)
-            if number is not NotImplemented:
-                begun._number = number
-                return begun
+            request = Request(self._connection, "all_reduce", self._weak, (self, values, out), values if out is None
+                else out, None, user_data)
+            begun = _quick.sides(1, self._gate, self._handle, values, out, OPS.get(op, -1), 0, 1, 1, timeout, match_id,
+                priority, flags, request)
+            if begun is not NotImplemented:
+                return begun  # type: ignore[no-any-return]
         return self._begin(ROWS["all_reduce"], values, out=out, op=op, scalar=scalar, timeout=timeout,
             match_id=match_id, user_data=user_data, priority=priority, flags=flags)
 
@@ -87,7 +85,7 @@ class Collectives(Calls):
         nexar.Error."""
         if scalar is None and not self._dropped:
             done = _quick.sides(2, self._gate, self._handle, values, out, OPS.get(op, -1), root, 1, int(root ==
-                self.rank), timeout, match_id, priority, flags, 0)
+                self.rank), timeout, match_id, priority, flags, None)
             if done is not NotImplemented:
                 return done
         return self._blocking(ROWS["reduce"], values, out=out, op=op, root=root, scalar=scalar, timeout=timeout,
@@ -98,13 +96,12 @@ class Collectives(Calls):
                      priority: int | None = None, flags: int = 0) -> Request:
         """Begins reduce: the Request's wait() returns what it returns."""
         if scalar is None and (not self._dropped or self._may_start()):
-            begun = Request(self._connection, "reduce", self._weak, (self, values, out), (values if out is None else
+            request = Request(self._connection, "reduce", self._weak, (self, values, out), (values if out is None else
                 out) if root == self.rank else None, None, user_data)
-            number = _quick.sides(2, self._gate, self._handle, values, out, OPS.get(op, -1), root, 1, int(root ==
-                self.rank), timeout, match_id, priority, flags, begun._key)
-            if number is not NotImplemented:
-                begun._number = number
-                return begun
+            begun = _quick.sides(2, self._gate, self._handle, values, out, OPS.get(op, -1), root, 1, int(root ==
+                self.rank), timeout, match_id, priority, flags, request)
+            if begun is not NotImplemented:
+                return begun  # type: ignore[no-any-return]
         return self._begin(ROWS["reduce"], values, out=out, op=op, root=root, scalar=scalar, timeout=timeout,
             match_id=match_id, user_data=user_data, priority=priority, flags=flags)
 
@@ -122,7 +119,7 @@ class Collectives(Calls):
         fit, and nexar.Error."""
         if not self._dropped:
             done = _quick.data(3, self._gate, self._handle, values, root, root != self.rank, timeout, match_id,
-                priority, flags, 0)
+                priority, flags, None)
             if done is not NotImplemented:
                 return done
         return self._blocking(ROWS["broadcast"], values, root=root, timeout=timeout, match_id=match_id,
@@ -132,12 +129,11 @@ class Collectives(Calls):
                         user_data: int = 0, priority: int | None = None, flags: int = 0) -> Request:
         """Begins broadcast: the Request's wait() returns what it returns."""
         if (not self._dropped or self._may_start()):
-            begun = Request(self._connection, "broadcast", self._weak, (self, values), values, None, user_data)
-            number = _quick.data(3, self._gate, self._handle, values, root, root != self.rank, timeout, match_id,
-                priority, flags, begun._key)
-            if number is not NotImplemented:
-                begun._number = number
-                return begun
+            request = Request(self._connection, "broadcast", self._weak, (self, values), values, None, user_data)
+            begun = _quick.data(3, self._gate, self._handle, values, root, root != self.rank, timeout, match_id,
+                priority, flags, request)
+            if begun is not NotImplemented:
+                return begun  # type: ignore[no-any-return]
         return self._begin(ROWS["broadcast"], values, root=root, timeout=timeout, match_id=match_id,
             user_data=user_data, priority=priority, flags=flags)
 
@@ -156,7 +152,7 @@ class Collectives(Calls):
         out = self._room(values, self.size) if out is None else out
         if not self._dropped and out is not None:
             done = _quick.sides(4, self._gate, self._handle, values, out, 0, 0, 1, self.size, timeout, match_id,
-                priority, flags, 0)
+                priority, flags, None)
             if done is not NotImplemented:
                 return done
         return self._blocking(ROWS["all_gather"], values, out=out, timeout=timeout, match_id=match_id,
@@ -167,12 +163,11 @@ class Collectives(Calls):
         """Begins all_gather: the Request's wait() returns what it returns."""
         out = self._room(values, self.size) if out is None else out
         if (not self._dropped or self._may_start()) and out is not None:
-            begun = Request(self._connection, "all_gather", self._weak, (self, values, out), out, None, user_data)
-            number = _quick.sides(4, self._gate, self._handle, values, out, 0, 0, 1, self.size, timeout, match_id,
-                priority, flags, begun._key)
-            if number is not NotImplemented:
-                begun._number = number
-                return begun
+            request = Request(self._connection, "all_gather", self._weak, (self, values, out), out, None, user_data)
+            begun = _quick.sides(4, self._gate, self._handle, values, out, 0, 0, 1, self.size, timeout, match_id,
+                priority, flags, request)
+            if begun is not NotImplemented:
+                return begun  # type: ignore[no-any-return]
         return self._begin(ROWS["all_gather"], values, out=out, timeout=timeout, match_id=match_id, user_data=user_data,
             priority=priority, flags=flags)
 
@@ -192,7 +187,7 @@ class Collectives(Calls):
         out = self._room(values, 0) if out is None else out
         if scalar is None and not self._dropped and out is not None:
             done = _quick.sides(5, self._gate, self._handle, values, out, OPS.get(op, -1), 0, self.size, 1, timeout,
-                match_id, priority, flags, 0)
+                match_id, priority, flags, None)
             if done is not NotImplemented:
                 return done
         return self._blocking(ROWS["reduce_scatter"], values, out=out, op=op, scalar=scalar, timeout=timeout,
@@ -204,12 +199,11 @@ class Collectives(Calls):
         """Begins reduce_scatter: the Request's wait() returns what it returns."""
         out = self._room(values, 0) if out is None else out
         if scalar is None and (not self._dropped or self._may_start()) and out is not None:
-            begun = Request(self._connection, "reduce_scatter", self._weak, (self, values, out), out, None, user_data)
-            number = _quick.sides(5, self._gate, self._handle, values, out, OPS.get(op, -1), 0, self.size, 1, timeout,
-                match_id, priority, flags, begun._key)
-            if number is not NotImplemented:
-                begun._number = number
-                return begun
+            request = Request(self._connection, "reduce_scatter", self._weak, (self, values, out), out, None, user_data)
+            begun = _quick.sides(5, self._gate, self._handle, values, out, OPS.get(op, -1), 0, self.size, 1, timeout,
+                match_id, priority, flags, request)
+            if begun is not NotImplemented:
+                return begun  # type: ignore[no-any-return]
         return self._begin(ROWS["reduce_scatter"], values, out=out, op=op, scalar=scalar, timeout=timeout,
             match_id=match_id, user_data=user_data, priority=priority, flags=flags)
 
@@ -227,7 +221,7 @@ class Collectives(Calls):
         Raises ValueError for memory that does not fit, and nexar.Error."""
         if not self._dropped:
             done = _quick.sides(8, self._gate, self._handle, values, out, 0, 0, self.size, self.size, timeout, match_id,
-                priority, flags, 0)
+                priority, flags, None)
             if done is not NotImplemented:
                 return done
         return self._blocking(ROWS["all_to_all"], values, out=out, timeout=timeout, match_id=match_id,
@@ -237,13 +231,12 @@ class Collectives(Calls):
                          match_id: int = 0, user_data: int = 0, priority: int | None = None, flags: int = 0) -> Request:
         """Begins all_to_all: the Request's wait() returns what it returns."""
         if (not self._dropped or self._may_start()):
-            begun = Request(self._connection, "all_to_all", self._weak, (self, values, out), values if out is None else
-                out, None, user_data)
-            number = _quick.sides(8, self._gate, self._handle, values, out, 0, 0, self.size, self.size, timeout,
-                match_id, priority, flags, begun._key)
-            if number is not NotImplemented:
-                begun._number = number
-                return begun
+            request = Request(self._connection, "all_to_all", self._weak, (self, values, out), values if out is None
+                else out, None, user_data)
+            begun = _quick.sides(8, self._gate, self._handle, values, out, 0, 0, self.size, self.size, timeout,
+                match_id, priority, flags, request)
+            if begun is not NotImplemented:
+                return begun  # type: ignore[no-any-return]
         return self._begin(ROWS["all_to_all"], values, out=out, timeout=timeout, match_id=match_id, user_data=user_data,
             priority=priority, flags=flags)
 
@@ -263,7 +256,7 @@ class Collectives(Calls):
         out = self._room(values, self.size) if out is None and root == self.rank else out
         if not self._dropped and (out is not None or root != self.rank):
             done = _quick.sides(9, self._gate, self._handle, values, out, 0, root, 1, self.size * (root == self.rank),
-                timeout, match_id, priority, flags, 0)
+                timeout, match_id, priority, flags, None)
             if done is not NotImplemented:
                 return done
         return self._blocking(ROWS["gather"], values, out=out, root=root, timeout=timeout, match_id=match_id,
@@ -274,13 +267,12 @@ class Collectives(Calls):
         """Begins gather: the Request's wait() returns what it returns."""
         out = self._room(values, self.size) if out is None and root == self.rank else out
         if (not self._dropped or self._may_start()) and (out is not None or root != self.rank):
-            begun = Request(self._connection, "gather", self._weak, (self, values, out), (out) if root == self.rank else
-                None, None, user_data)
-            number = _quick.sides(9, self._gate, self._handle, values, out, 0, root, 1, self.size * (root == self.rank),
-                timeout, match_id, priority, flags, begun._key)
-            if number is not NotImplemented:
-                begun._number = number
-                return begun
+            request = Request(self._connection, "gather", self._weak, (self, values, out), (out) if root == self.rank
+                else None, None, user_data)
+            begun = _quick.sides(9, self._gate, self._handle, values, out, 0, root, 1, self.size * (root == self.rank),
+                timeout, match_id, priority, flags, request)
+            if begun is not NotImplemented:
+                return begun  # type: ignore[no-any-return]
         return self._begin(ROWS["gather"], values, out=out, root=root, timeout=timeout, match_id=match_id,
             user_data=user_data, priority=priority, flags=flags)
 
@@ -300,7 +292,7 @@ class Collectives(Calls):
         out = self._room(values, 0) if out is None and root == self.rank else out
         if not self._dropped and out is not None:
             done = _quick.sides(10, self._gate, self._handle, values, out, 0, root, self.size * (root == self.rank), 1,
-                timeout, match_id, priority, flags, 0)
+                timeout, match_id, priority, flags, None)
             if done is not NotImplemented:
                 return done
         return self._blocking(ROWS["scatter"], values, out=out, root=root, timeout=timeout, match_id=match_id,
@@ -311,12 +303,11 @@ class Collectives(Calls):
         """Begins scatter: the Request's wait() returns what it returns."""
         out = self._room(values, 0) if out is None and root == self.rank else out
         if (not self._dropped or self._may_start()) and out is not None:
-            begun = Request(self._connection, "scatter", self._weak, (self, values, out), out, None, user_data)
-            number = _quick.sides(10, self._gate, self._handle, values, out, 0, root, self.size * (root == self.rank),
-                1, timeout, match_id, priority, flags, begun._key)
-            if number is not NotImplemented:
-                begun._number = number
-                return begun
+            request = Request(self._connection, "scatter", self._weak, (self, values, out), out, None, user_data)
+            begun = _quick.sides(10, self._gate, self._handle, values, out, 0, root, self.size * (root == self.rank), 1,
+                timeout, match_id, priority, flags, request)
+            if begun is not NotImplemented:
+                return begun  # type: ignore[no-any-return]
         return self._begin(ROWS["scatter"], values, out=out, root=root, timeout=timeout, match_id=match_id,
             user_data=user_data, priority=priority, flags=flags)
 
@@ -334,7 +325,7 @@ class Collectives(Calls):
         Raises ValueError for memory that does not fit, and nexar.Error."""
         if scalar is None and not self._dropped:
             done = _quick.sides(11, self._gate, self._handle, values, out, OPS.get(op, -1), 0, 1, 1, timeout, match_id,
-                priority, flags, 0)
+                priority, flags, None)
             if done is not NotImplemented:
                 return done
         return self._blocking(ROWS["scan"], values, out=out, op=op, scalar=scalar, timeout=timeout, match_id=match_id,
@@ -345,13 +336,12 @@ class Collectives(Calls):
                    flags: int = 0) -> Request:
         """Begins scan: the Request's wait() returns what it returns."""
         if scalar is None and (not self._dropped or self._may_start()):
-            begun = Request(self._connection, "scan", self._weak, (self, values, out), values if out is None else out,
+            request = Request(self._connection, "scan", self._weak, (self, values, out), values if out is None else out,
                 None, user_data)
-            number = _quick.sides(11, self._gate, self._handle, values, out, OPS.get(op, -1), 0, 1, 1, timeout,
-                match_id, priority, flags, begun._key)
-            if number is not NotImplemented:
-                begun._number = number
-                return begun
+            begun = _quick.sides(11, self._gate, self._handle, values, out, OPS.get(op, -1), 0, 1, 1, timeout, match_id,
+                priority, flags, request)
+            if begun is not NotImplemented:
+                return begun  # type: ignore[no-any-return]
         return self._begin(ROWS["scan"], values, out=out, op=op, scalar=scalar, timeout=timeout, match_id=match_id,
             user_data=user_data, priority=priority, flags=flags)
 
@@ -370,7 +360,7 @@ class Collectives(Calls):
         Raises ValueError for memory that does not fit, and nexar.Error."""
         if scalar is None and not self._dropped:
             done = _quick.sides(12, self._gate, self._handle, values, out, OPS.get(op, -1), 0, 1, 1, timeout, match_id,
-                priority, flags, 0)
+                priority, flags, None)
             if done is not NotImplemented:
                 return done
         return self._blocking(ROWS["exclusive_scan"], values, out=out, op=op, scalar=scalar, timeout=timeout,
@@ -381,13 +371,12 @@ class Collectives(Calls):
                              user_data: int = 0, priority: int | None = None, flags: int = 0) -> Request:
         """Begins exclusive_scan: the Request's wait() returns what it returns."""
         if scalar is None and (not self._dropped or self._may_start()):
-            begun = Request(self._connection, "exclusive_scan", self._weak, (self, values, out), values if out is None
+            request = Request(self._connection, "exclusive_scan", self._weak, (self, values, out), values if out is None
                 else out, None, user_data)
-            number = _quick.sides(12, self._gate, self._handle, values, out, OPS.get(op, -1), 0, 1, 1, timeout,
-                match_id, priority, flags, begun._key)
-            if number is not NotImplemented:
-                begun._number = number
-                return begun
+            begun = _quick.sides(12, self._gate, self._handle, values, out, OPS.get(op, -1), 0, 1, 1, timeout, match_id,
+                priority, flags, request)
+            if begun is not NotImplemented:
+                return begun  # type: ignore[no-any-return]
         return self._begin(ROWS["exclusive_scan"], values, out=out, op=op, scalar=scalar, timeout=timeout,
             match_id=match_id, user_data=user_data, priority=priority, flags=flags)
 
@@ -409,7 +398,7 @@ class Collectives(Calls):
         out = self._packed_room(values, counts) if out is None else out
         if not self._dropped and out is not None:
             done = _quick.packed(13, self._gate, self._handle, values, out, counts, None, 0, 0, self.rank, self.size, 1,
-                2, timeout, match_id, priority, flags, 0)
+                2, timeout, match_id, priority, flags, None)
             if done is not NotImplemented:
                 return done
         return self._blocking(ROWS["all_gatherv"], values, counts=counts, out=out, timeout=timeout, match_id=match_id,
@@ -421,12 +410,11 @@ class Collectives(Calls):
         """Begins all_gatherv: the Request's wait() returns what it returns."""
         out = self._packed_room(values, counts) if out is None else out
         if (not self._dropped or self._may_start()) and out is not None:
-            begun = Request(self._connection, "all_gatherv", self._weak, (self, values, out), out, None, user_data)
-            number = _quick.packed(13, self._gate, self._handle, values, out, counts, None, 0, 0, self.rank, self.size,
-                1, 2, timeout, match_id, priority, flags, begun._key)
-            if number is not NotImplemented:
-                begun._number = number
-                return begun
+            request = Request(self._connection, "all_gatherv", self._weak, (self, values, out), out, None, user_data)
+            begun = _quick.packed(13, self._gate, self._handle, values, out, counts, None, 0, 0, self.rank, self.size,
+                1, 2, timeout, match_id, priority, flags, request)
+            if begun is not NotImplemented:
+                return begun  # type: ignore[no-any-return]
         return self._begin(ROWS["all_gatherv"], values, counts=counts, out=out, timeout=timeout, match_id=match_id,
             user_data=user_data, priority=priority, flags=flags)
 
@@ -448,7 +436,7 @@ class Collectives(Calls):
         out = self._packed_room(values, counts) if out is None and root == self.rank else out
         if not self._dropped and (out is not None or root != self.rank):
             done = _quick.packed(14, self._gate, self._handle, values, out, counts, None, 0, root, self.rank, self.size,
-                1, 2 * (root == self.rank), timeout, match_id, priority, flags, 0)
+                1, 2 * (root == self.rank), timeout, match_id, priority, flags, None)
             if done is not NotImplemented:
                 return done
         return self._blocking(ROWS["gatherv"], values, counts=counts, out=out, root=root, timeout=timeout,
@@ -460,13 +448,12 @@ class Collectives(Calls):
         """Begins gatherv: the Request's wait() returns what it returns."""
         out = self._packed_room(values, counts) if out is None and root == self.rank else out
         if (not self._dropped or self._may_start()) and (out is not None or root != self.rank):
-            begun = Request(self._connection, "gatherv", self._weak, (self, values, out), (out) if root == self.rank
+            request = Request(self._connection, "gatherv", self._weak, (self, values, out), (out) if root == self.rank
                 else None, None, user_data)
-            number = _quick.packed(14, self._gate, self._handle, values, out, counts, None, 0, root, self.rank,
-                self.size, 1, 2 * (root == self.rank), timeout, match_id, priority, flags, begun._key)
-            if number is not NotImplemented:
-                begun._number = number
-                return begun
+            begun = _quick.packed(14, self._gate, self._handle, values, out, counts, None, 0, root, self.rank,
+                self.size, 1, 2 * (root == self.rank), timeout, match_id, priority, flags, request)
+            if begun is not NotImplemented:
+                return begun  # type: ignore[no-any-return]
         return self._begin(ROWS["gatherv"], values, counts=counts, out=out, root=root, timeout=timeout,
             match_id=match_id, user_data=user_data, priority=priority, flags=flags)
 
@@ -488,7 +475,7 @@ class Collectives(Calls):
         out = self._packed_room(values, counts, True) if out is None and root == self.rank else out
         if not self._dropped and out is not None:
             done = _quick.packed(15, self._gate, self._handle, values, out, counts, None, 0, root, self.rank, self.size,
-                2 * (root == self.rank), 1, timeout, match_id, priority, flags, 0)
+                2 * (root == self.rank), 1, timeout, match_id, priority, flags, None)
             if done is not NotImplemented:
                 return done
         return self._blocking(ROWS["scatterv"], values, counts=counts, out=out, root=root, timeout=timeout,
@@ -500,12 +487,11 @@ class Collectives(Calls):
         """Begins scatterv: the Request's wait() returns what it returns."""
         out = self._packed_room(values, counts, True) if out is None and root == self.rank else out
         if (not self._dropped or self._may_start()) and out is not None:
-            begun = Request(self._connection, "scatterv", self._weak, (self, values, out), out, None, user_data)
-            number = _quick.packed(15, self._gate, self._handle, values, out, counts, None, 0, root, self.rank,
-                self.size, 2 * (root == self.rank), 1, timeout, match_id, priority, flags, begun._key)
-            if number is not NotImplemented:
-                begun._number = number
-                return begun
+            request = Request(self._connection, "scatterv", self._weak, (self, values, out), out, None, user_data)
+            begun = _quick.packed(15, self._gate, self._handle, values, out, counts, None, 0, root, self.rank,
+                self.size, 2 * (root == self.rank), 1, timeout, match_id, priority, flags, request)
+            if begun is not NotImplemented:
+                return begun  # type: ignore[no-any-return]
         return self._begin(ROWS["scatterv"], values, counts=counts, out=out, root=root, timeout=timeout,
             match_id=match_id, user_data=user_data, priority=priority, flags=flags)
 
@@ -527,7 +513,7 @@ class Collectives(Calls):
         out = self._packed_room(values, receive_counts) if out is None else out
         if not self._dropped and out is not None:
             done = _quick.packed(16, self._gate, self._handle, values, out, send_counts, receive_counts, 0, 0,
-                self.rank, self.size, 2, 2, timeout, match_id, priority, flags, 0)
+                self.rank, self.size, 2, 2, timeout, match_id, priority, flags, None)
             if done is not NotImplemented:
                 return done
         return self._blocking(ROWS["all_to_allv"], values, send_counts=send_counts, receive_counts=receive_counts,
@@ -539,12 +525,11 @@ class Collectives(Calls):
         """Begins all_to_allv: the Request's wait() returns what it returns."""
         out = self._packed_room(values, receive_counts) if out is None else out
         if (not self._dropped or self._may_start()) and out is not None:
-            begun = Request(self._connection, "all_to_allv", self._weak, (self, values, out), out, None, user_data)
-            number = _quick.packed(16, self._gate, self._handle, values, out, send_counts, receive_counts, 0, 0,
-                self.rank, self.size, 2, 2, timeout, match_id, priority, flags, begun._key)
-            if number is not NotImplemented:
-                begun._number = number
-                return begun
+            request = Request(self._connection, "all_to_allv", self._weak, (self, values, out), out, None, user_data)
+            begun = _quick.packed(16, self._gate, self._handle, values, out, send_counts, receive_counts, 0, 0,
+                self.rank, self.size, 2, 2, timeout, match_id, priority, flags, request)
+            if begun is not NotImplemented:
+                return begun  # type: ignore[no-any-return]
         return self._begin(ROWS["all_to_allv"], values, send_counts=send_counts, receive_counts=receive_counts, out=out,
             timeout=timeout, match_id=match_id, user_data=user_data, priority=priority, flags=flags)
 
@@ -566,7 +551,7 @@ class Collectives(Calls):
         out = self._packed_room(values, counts, True) if out is None else out
         if scalar is None and not self._dropped and out is not None:
             done = _quick.packed(17, self._gate, self._handle, values, out, counts, None, OPS.get(op, -1), 0, self.rank,
-                self.size, 2, 1, timeout, match_id, priority, flags, 0)
+                self.size, 2, 1, timeout, match_id, priority, flags, None)
             if done is not NotImplemented:
                 return done
         return self._blocking(ROWS["reduce_scatterv"], values, counts=counts, out=out, op=op, scalar=scalar,
@@ -578,12 +563,12 @@ class Collectives(Calls):
         """Begins reduce_scatterv: the Request's wait() returns what it returns."""
         out = self._packed_room(values, counts, True) if out is None else out
         if scalar is None and (not self._dropped or self._may_start()) and out is not None:
-            begun = Request(self._connection, "reduce_scatterv", self._weak, (self, values, out), out, None, user_data)
-            number = _quick.packed(17, self._gate, self._handle, values, out, counts, None, OPS.get(op, -1), 0,
-                self.rank, self.size, 2, 1, timeout, match_id, priority, flags, begun._key)
-            if number is not NotImplemented:
-                begun._number = number
-                return begun
+            request = Request(self._connection, "reduce_scatterv", self._weak, (self, values, out), out, None,
+                user_data)
+            begun = _quick.packed(17, self._gate, self._handle, values, out, counts, None, OPS.get(op, -1), 0,
+                self.rank, self.size, 2, 1, timeout, match_id, priority, flags, request)
+            if begun is not NotImplemented:
+                return begun  # type: ignore[no-any-return]
         return self._begin(ROWS["reduce_scatterv"], values, counts=counts, out=out, op=op, scalar=scalar,
             timeout=timeout, match_id=match_id, user_data=user_data, priority=priority, flags=flags)
 

@@ -106,7 +106,7 @@ class Group(Collectives, Messages, Children, Objects):
         """Ends when the receive that matched it has the data. timeout=0: only if one waits for it already. Raises
         ValueError for memory that cannot be used, and nexar.Error."""
         if not self._dropped:
-            if _quick.message(_quick.SEND, self._handle, values, to, tag, False, timeout, match_id, priority, 0, 0) is not NotImplemented:
+            if _quick.message(_quick.SEND, self._handle, values, to, tag, False, timeout, match_id, priority, 0, None) is not NotImplemented:
                 return
         self._send(values, to, tag, hidden=True, timeout=timeout, match_id=match_id, priority=priority)._finish()
 
@@ -114,11 +114,10 @@ class Group(Collectives, Messages, Children, Objects):
                    user_data: int = 0, priority: int | None = None) -> Request:
         """Begins send."""
         if not self._dropped or self._may_start():
-            begun = Request(self._connection, "send", self._weak, (self, values), None, None, user_data)
-            number = _quick.message(_quick.SEND, self._handle, values, to, tag, False, timeout, match_id, priority, 0, begun._key)
-            if number is not NotImplemented:
-                begun._number = number
-                return begun
+            request = Request(self._connection, "send", self._weak, (self, values), None, None, user_data)
+            begun = _quick.message(_quick.SEND, self._handle, values, to, tag, False, timeout, match_id, priority, 0, request)
+            if begun is not NotImplemented:
+                return begun  # type: ignore[no-any-return]
         return self._send(values, to, tag, timeout=timeout, match_id=match_id, user_data=user_data, priority=priority)
 
     def _send(self, values: Values, to: int, tag: int, **given: Any) -> Request:
@@ -149,7 +148,7 @@ class Group(Collectives, Messages, Children, Objects):
         """The oldest message that matches, into values, which may be longer. Returns (source, tag, elements).
         timeout=0: only one that is here already. Raises ValueError for memory that cannot be used, and nexar.Error."""
         if not self._dropped:
-            got = _quick.message(_quick.RECV, self._handle, values, source, tag, True, timeout, match_id, priority, 0, 0)
+            got = _quick.message(_quick.RECV, self._handle, values, source, tag, True, timeout, match_id, priority, 0, None)
             if got is not NotImplemented:
                 return got  # type: ignore[no-any-return]
         return self._recv(values, source, tag, hidden=True, timeout=timeout, match_id=match_id,  # type: ignore[no-any-return]
@@ -159,11 +158,10 @@ class Group(Collectives, Messages, Children, Objects):
                    match_id: int = 0, user_data: int = 0, priority: int | None = None) -> Request:
         """Begins recv."""
         if type(values) is np.ndarray and (not self._dropped or self._may_start()):
-            begun = Request(self._connection, "recv", self._weak, (self, values), None, received(values.itemsize), user_data)
-            number = _quick.message(_quick.RECV, self._handle, values, source, tag, True, timeout, match_id, priority, 0, begun._key)
-            if number is not NotImplemented:
-                begun._number = number
-                return begun
+            request = Request(self._connection, "recv", self._weak, (self, values), None, received(values.itemsize), user_data)
+            begun = _quick.message(_quick.RECV, self._handle, values, source, tag, True, timeout, match_id, priority, 0, request)
+            if begun is not NotImplemented:
+                return begun  # type: ignore[no-any-return]
         return self._recv(values, source, tag, timeout=timeout, match_id=match_id, user_data=user_data, priority=priority)
 
     def _recv(self, values: Memory, source: int, tag: int, **given: Any) -> Request:

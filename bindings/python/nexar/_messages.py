@@ -34,7 +34,7 @@ class Message:
         group = self._group
         if not group._dropped:
             try:
-                got = _quick.mrecv(_quick.MRECV, group._handle, self._number, values, timeout, 0, priority, 0, 0)
+                got = _quick.mrecv(_quick.MRECV, group._handle, self._number, values, timeout, 0, priority, 0, None)
             except CallError:
                 raise  # it had no effect
             except BaseException:
@@ -50,12 +50,11 @@ class Message:
         """Begins recv."""
         group = self._group
         if type(values) is np.ndarray and (not group._dropped or group._may_start()):
-            begun = Request(group._connection, "mrecv", group._weak, (group, values), None, received(values.itemsize), user_data)
-            number = _quick.mrecv(_quick.MRECV, group._handle, self._number, values, timeout, 0, priority, 0, begun._key)
-            if number is not NotImplemented:
+            request = Request(group._connection, "mrecv", group._weak, (group, values), None, received(values.itemsize), user_data)
+            begun = _quick.mrecv(_quick.MRECV, group._handle, self._number, values, timeout, 0, priority, 0, request)
+            if begun is not NotImplemented:
                 self._apart = False
-                begun._number = number
-                return begun
+                return begun  # type: ignore[no-any-return]
         return self._recv(values, timeout=timeout, user_data=user_data, priority=priority)
 
     def _recv(self, values: Memory, **given: Any) -> Request:
@@ -108,7 +107,7 @@ class Messages(Calls):
         """Waits for a message that recv would take, and leaves it. Returns (source, tag, bytes). timeout=0: only one that
         is here already, else nexar.TimedOut. Where other threads receive, use mprobe. Raises nexar.Error."""
         if not self._dropped:
-            got = _quick.probe(_quick.PROBE, self._handle, source, tag, timeout, 0, priority, 0, 0)
+            got = _quick.probe(_quick.PROBE, self._handle, source, tag, timeout, 0, priority, 0, None)
             if got is not NotImplemented:
                 return got  # type: ignore[no-any-return]
         return self._probe(source, tag, hidden=True, timeout=timeout, priority=priority)._finish()  # type: ignore[no-any-return]
@@ -117,11 +116,10 @@ class Messages(Calls):
                     user_data: int = 0, priority: int | None = None) -> Request:
         """Begins probe."""
         if not self._dropped or self._may_start():
-            begun = Request(self._connection, "probe", self._weak, (self,), None, received(1), user_data)
-            number = _quick.probe(_quick.PROBE, self._handle, source, tag, timeout, 0, priority, 0, begun._key)
-            if number is not NotImplemented:
-                begun._number = number
-                return begun
+            request = Request(self._connection, "probe", self._weak, (self,), None, received(1), user_data)
+            begun = _quick.probe(_quick.PROBE, self._handle, source, tag, timeout, 0, priority, 0, request)
+            if begun is not NotImplemented:
+                return begun  # type: ignore[no-any-return]
         return self._probe(source, tag, timeout=timeout, user_data=user_data, priority=priority)
 
     def _probe(self, source: int, tag: int, **given: Any) -> Request:
@@ -159,7 +157,7 @@ class Messages(Calls):
         other. Returns (source, tag, elements) of what was received, when both have ended. Raises ValueError for memory
         that cannot be used or where the two overlap, and nexar.Error: the send's, if that failed."""
         if not self._dropped:
-            got = _quick.exchange(_quick.SEND, _quick.RECV, self._handle, values, to, send_tag, out, source, tag, timeout, 0, priority, 0, 0)
+            got = _quick.exchange(_quick.SEND, _quick.RECV, self._handle, values, to, send_tag, out, source, tag, timeout, 0, priority, 0, None)
             if got is not NotImplemented:
                 return got  # type: ignore[no-any-return]
         _must_be_apart(values, out)  # refused before anything is sent
@@ -175,7 +173,7 @@ class Messages(Calls):
             copied, spare = self._connection.copied(values)
             try:
                 got = _quick.exchange(_quick.SEND, _quick.RECV, self._handle, copied, to, send_tag, values, source, tag, timeout, 0,
-                                      priority, 0, 0)
+                                      priority, 0, None)
             except Error:
                 if spare is not None:  # the library keeps it while a send still reads it
                     _library.lib.nexar_free(self._connection.handle, spare[0])

@@ -97,8 +97,8 @@ static PyObject* run(collective* c, nexar_status (*start)(collective*), PyObject
     PyObject* out = NULL;
     if (started != NEXAR_OK)
         raise_status(started);
-    else if (c->o.only_starts)
-        out = begun(c->request, &c->held);
+    else if (c->o.begins != NULL)
+        out = begun(c->o.begins, c->request, &c->held);
     else if (finish(c->request, &end, &c->held) == 0)
         out = Py_NewRef(result);
     *c->gate = 0;
@@ -295,6 +295,9 @@ static PyObject* bind(PyObject* module, PyObject* args) {
     }
     library.error_of = Py_NewRef(error_of); /* once per process: kept for ever */
     library.array_type = Py_NewRef(array_type);
+    library.key = PyUnicode_InternFromString("_key");
+    library.number = PyUnicode_InternFromString("_number");
+    if (library.key == NULL || library.number == NULL) return NULL;
     Py_RETURN_NONE;
 }
 

@@ -29,6 +29,7 @@ typedef struct {
     nexar_status (*mprobe)(nexar_group*, uint32_t, uint64_t, nexar_message*, nexar_completion*,
                            const nexar_op_options*);
     PyObject *error_of, *array_type; /* status -> exception; numpy.ndarray */
+    PyObject *key, *number;          /* names of a Request's attributes */
     operation operations[OPERATIONS_MAX];
 } functions;
 
@@ -48,12 +49,12 @@ const Py_buffer* memory_of(PyObject* array, int write, views* all, int* dtype);
 
 /* ---- Options ---- */
 
-enum { OPTIONS = 5 }; /* timeout, match_id, priority, flags, key: the last arguments of an operation */
+enum { OPTIONS = 5 }; /* timeout, match_id, priority, flags, Request: the last arguments of an operation */
 
 typedef struct {
     nexar_op_options values;
     const nexar_op_options* given; /* NULL where all are defaults */
-    int only_starts; /* the key of a Request, its user_data, was given: it is begun, not waited for */
+    PyObject* begins; /* the Request of one that is only begun, borrowed; NULL: it is waited for */
 } options;
 
 /* What an operation is started with. 0: they are not plain. */
@@ -74,8 +75,9 @@ enum { INTERRUPTED = -2 };
  * operation, or (INTERRUPTED) of a signal handler, and then the operation is cancelled first. */
 int finish(nexar_request request, nexar_completion* end, views* held);
 
-/* The number of a request that was begun. */
-PyObject* begun(nexar_request request, views* held);
+/* Gives the Request its number, and returns it. Here, as once this has returned a signal's handler may raise.
+ */
+PyObject* begun(PyObject* object, nexar_request request, views* held);
 
 #define CALL(name) PyObject* name(PyObject* module, PyObject* const* a, Py_ssize_t n)
 CALL(call_ask);

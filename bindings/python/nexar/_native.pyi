@@ -1,7 +1,7 @@
 from typing import Any
 
-# options: timeout, match_id, priority, flags, and the key of a Request; with a key an operation is begun, and its request's number
-# is returned, and with 0 it is waited for. What is not plain is NotImplemented.
+# options: timeout, match_id, priority, flags, and a Request, which is begun and returned; or None: the operation is waited for. What
+# is not plain is NotImplemented.
 def bind(addresses: tuple[int, ...], error_of: Any, array_type: type, /) -> None: ...
 def operation(number: int, start: int, reduces: bool, rooted: bool, /) -> None: ...
 def enter(gate: bytearray, /) -> bool: ...

@@ -76,23 +76,25 @@ static int timeout_of(PyObject* seconds, int64_t* ms) {
 
 int options_of(PyObject* const* a, options* o) {
     o->given = NULL;
-    o->only_starts = 0;
-    if (!PyLong_Check(a[1]) || !PyLong_Check(a[3]) || !(a[2] == Py_None || PyLong_Check(a[2])) ||
-        !PyLong_Check(a[4]))
-        return 0;
+    o->begins = a[4] == Py_None ? NULL : a[4];
+    if (!PyLong_Check(a[1]) || !PyLong_Check(a[3]) || !(a[2] == Py_None || PyLong_Check(a[2]))) return 0;
     const unsigned long long match_id = PyLong_AsUnsignedLongLong(a[1]),
-                             flags = PyLong_AsUnsignedLongLong(a[3]), key = PyLong_AsUnsignedLongLong(a[4]);
+                             flags = PyLong_AsUnsignedLongLong(a[3]);
     const long long priority = a[2] == Py_None ? NEXAR_PRIORITY_DEFAULT : PyLong_AsLongLong(a[2]);
     if (PyErr_Occurred()) return PyErr_Clear(), 0;
-    o->only_starts = key != 0;
-    if (a[0] == Py_None && match_id == 0 && a[2] == Py_None && flags == 0 && key == 0) return 1;
+    if (a[0] == Py_None && match_id == 0 && a[2] == Py_None && flags == 0 && o->begins == NULL) return 1;
     o->values = (nexar_op_options)NEXAR_OP_OPTIONS_INIT;
     if (priority < INT32_MIN || priority > INT32_MAX) return 0;
     if (a[0] != Py_None && !timeout_of(a[0], &o->values.timeout_ms)) return 0;
     o->values.match_id = match_id;
     o->values.priority = (int32_t)priority;
     o->values.flags = flags;
-    o->values.user_data = key;
+    if (o->begins != NULL) {
+        PyObject* key = PyObject_GetAttr(o->begins, library.key);
+        o->values.user_data = key == NULL ? 0 : PyLong_AsUnsignedLongLong(key);
+        Py_XDECREF(key);
+        if (PyErr_Occurred()) return PyErr_Clear(), 0;
+    }
     o->given = &o->values;
     return 1;
 }

@@ -62,12 +62,11 @@ static PyObject* received(const transfer* t) {
                          (unsigned long)(t->end.bytes / t->itemsize));
 }
 
-/* What a started message gives: the number of its request; or, waited for, None or (source, tag, elements).
- */
-static PyObject* end_transfer(transfer* t, int only_starts, int receives) {
+/* What a started message gives: its Request; or, waited for, None or (source, tag, elements). */
+static PyObject* end_transfer(transfer* t, PyObject* begins, int receives) {
     PyObject* out = NULL;
-    if (only_starts)
-        out = begun(t->request, &t->held);
+    if (begins != NULL)
+        out = begun(begins, t->request, &t->held);
     else if (finish(t->request, &t->end, &t->held) == 0)
         out = receives ? received(t) : Py_NewRef(Py_None);
     release_views(&t->held);
@@ -84,7 +83,7 @@ CALL(call_message) {
     const int how = start_transfer((int)PyLong_AsLong(a[0]) & (OPERATIONS_MAX - 1), a[1], a[2], a[3], a[4],
                                    receives, o.given, &t);
     if (how > 0) Py_RETURN_NOTIMPLEMENTED;
-    return how < 0 ? NULL : end_transfer(&t, o.only_starts, receives);
+    return how < 0 ? NULL : end_transfer(&t, o.begins, receives);
 }
 
 /* number, group, message, values, and options: as call_message. */
@@ -100,7 +99,7 @@ CALL(call_mrecv) {
     if (memory_of_transfer(a[3], 1, &dtype, &t)) Py_RETURN_NOTIMPLEMENTED;
     const nexar_status status = ((start_mrecv)op->start)(PyLong_AsVoidPtr(a[1]), message, t.values->buf,
                                                          t.count, dtype, o.given, &t.request);
-    return started(status, &t) < 0 ? NULL : end_transfer(&t, o.only_starts, 1);
+    return started(status, &t) < 0 ? NULL : end_transfer(&t, o.begins, 1);
 }
 
 /* A rank and a tag. 0: they are no such numbers. */
@@ -113,7 +112,7 @@ static int pattern_of(PyObject* source, PyObject* tag, uint32_t* from, uint64_t*
     return rank <= UINT32_MAX;
 }
 
-/* number, group, source, tag, and options: (source, tag, bytes), or the number of the request. */
+/* number, group, source, tag, and options: (source, tag, bytes), or the Request. */
 CALL(call_probe) {
     (void)module;
     options o;
@@ -129,7 +128,7 @@ CALL(call_probe) {
     begin(&t.end);
     const nexar_status status =
         ((start_probe)op->start)(PyLong_AsVoidPtr(a[1]), from, tag, o.given, &t.request);
-    return started(status, &t) < 0 ? NULL : end_transfer(&t, o.only_starts, 1);
+    return started(status, &t) < 0 ? NULL : end_transfer(&t, o.begins, 1);
 }
 
 /* group, source, tag: (number of the message, source, tag, bytes) of one that is here; None: none is. */

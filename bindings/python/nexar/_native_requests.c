@@ -44,10 +44,15 @@ int finish(nexar_request request, nexar_completion* end, views* held) {
     }
 }
 
-PyObject* begun(nexar_request request, views* held) {
+PyObject* begun(PyObject* object, nexar_request request, views* held) {
     PyObject* number = PyLong_FromUnsignedLongLong(request);
-    if (number == NULL) give_up(request, held);
-    return number;
+    if (number != NULL && PyObject_SetAttr(object, library.number, number) == 0) {
+        Py_DECREF(number);
+        return Py_NewRef(object);
+    }
+    Py_XDECREF(number);
+    give_up(request, held);
+    return NULL;
 }
 
 void begin(nexar_completion* end) {

@@ -100,11 +100,13 @@ class Request:
         """By start(user_data, number): the call of the library."""
         dropped, number = self._connection.dropped, c_uint64()
         dropped.sweep()
-        status = start(self._key, byref(number))
-        if status == TABLE_FULL and dropped.wait(CANCEL_SECONDS * 1000):
+        try:
             status = start(self._key, byref(number))
-        check(status)
-        self._number = number.value
+            if status == TABLE_FULL and dropped.wait(CANCEL_SECONDS * 1000):
+                status = start(self._key, byref(number))
+            check(status)
+        finally:  # also where a signal's handler raises once it has begun
+            self._number = number.value
         return self
 
     def _hide(self) -> Request:

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,7 @@ NEXAR_API int fake_interrupts; /* signals that ended a wait */
 NEXAR_API int fake_cancels, fake_frees, fake_open_requests, fake_open_sessions, fake_open_groups,
     fake_memories, fake_registered;
 NEXAR_API int (*fake_holds_lock)(void); /* Python's PyGILState_Check */
+NEXAR_API int fake_raises;              /* a signal, in the next start */
 NEXAR_API int fake_held; /* in the last start or wait: whether it held the interpreter's lock */
 NEXAR_API nexar_group_options fake_group_options;
 NEXAR_API nexar_op_options fake_op_options;       /* of the last operation */
@@ -202,6 +204,7 @@ static nexar_status start_with(const char* op, uint64_t user_data, nexar_complet
     const int what = fake_next;
     int slot = 0;
     if (fake_holds_lock) fake_held = fake_holds_lock();
+    if (fake_raises) raise(fake_raises), fake_raises = 0;
     fake_next = SUCCEEDS;
     if (what == START_FAILS) return fail(NEXAR_ERR_INVALID_ARGUMENT, op, -1, "refused");
     while (slots[slot].used)

@@ -188,6 +188,26 @@ class Started(OverFake):
         gc.collect()
         self.assertEqual((alive(), number("fake_open_requests")), (None, 0))
 
+    def test_a_signal_during_a_start_drops_what_was_begun(self):
+        """[P15] [P17] Its handler raises as soon as the start has returned; the operation runs, and has its arrays until it is cancelled."""
+        begin = {"all_reduce": self.group.all_reduce_start, "recv": self.group.recv_start, "barrier": lambda x: self.group.barrier_start(),
+                 "mrecv": lambda x: message.recv_start(x)}
+        for op, start in begin.items():
+            x, message, cancels = np.ones(3, np.int32 if "recv" in op else np.float32), self.group.mprobe(), number("fake_cancels")
+            alive = weakref.ref(x)
+            next_op(NEVER_ENDS)
+            ctypes.c_int.in_dll(fake, "fake_raises").value = signal.SIGINT
+            with self.assertWarnsRegex(RuntimeWarning, f"{op} of group 'train/1.2' was dropped while it ran"):
+                with self.assertRaises(KeyboardInterrupt):
+                    start(x)
+                gc.collect()
+            del x
+            self.assertEqual((number("fake_cancels"), number("fake_open_requests")), (cancels + 1, 1), op)
+            self.assertEqual(alive() is None, op == "barrier")
+            self.session.poll()
+            gc.collect()
+            self.assertEqual((number("fake_open_requests"), alive()), (0, None), op)
+
     def test_an_end_is_the_same_for_all_who_ask_and_frees_the_slot_once(self):
         """[P16] Two threads wait, and others test and wait again."""
         next_op(NEVER_ENDS)
