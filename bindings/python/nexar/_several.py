@@ -18,13 +18,8 @@ def wait_any(requests: Requests, timeout: float | None = None) -> int | None:
     """The index of a request that has ended: its wait() has the result or the error. Later calls pass over it, so that
     `while (i := nexar.wait_any(requests)) is not None:` sees each once. None: all are inactive or None. After `timeout`
     seconds none has ended: TimeoutError."""
-    clock = _Clock(timeout)
-    while any(numbers := _numbers(requests)):
-        if found := _found(requests, numbers, clock.slice_ms(), True):
-            return found[0]
-        if clock.over():
-            raise TimeoutError("all still pending")
-    return None
+    found = _wait(requests, timeout, True)
+    return found[0] if found else None
 
 
 def test_any(requests: Requests) -> int | None:
@@ -37,19 +32,23 @@ def test_any(requests: Requests) -> int | None:
 def wait_some(requests: Requests, timeout: float | None = None) -> list[int]:
     """The indices of all requests that have ended, at least one, ascending: their wait() has the result or the error. Later
     calls pass over them. Empty: all are inactive or None. After `timeout` seconds none has ended: TimeoutError."""
-    clock = _Clock(timeout)
-    while any(numbers := _numbers(requests)):
-        if found := _found(requests, numbers, clock.slice_ms(), False):
-            return found
-        if clock.over():
-            raise TimeoutError("all still pending")
-    return []
+    return _wait(requests, timeout, False)
 
 
 def test_some(requests: Requests) -> list[int]:
     """The same without waiting; empty: none has ended, or all are inactive or None."""
     numbers = _numbers(requests)
     return _found(requests, numbers, 0, False) if any(numbers) else []
+
+
+def _wait(requests: Requests, timeout: float | None, one: bool) -> list[int]:
+    clock = None if timeout is None else _Clock(timeout)
+    while any(numbers := _numbers(requests)):
+        if found := _found(requests, numbers, -1 if clock is None else clock.slice_ms(), one):
+            return found
+        if clock is not None and clock.over():
+            raise TimeoutError("all still pending")
+    return []
 
 
 def _found(requests: Requests, numbers: list[int], milliseconds: int, one: bool) -> list[int]:
@@ -63,21 +62,23 @@ def _found(requests: Requests, numbers: list[int], milliseconds: int, one: bool)
             raise found
         finally:
             del found  # with its traceback it would keep this frame alive, and the requests
+    places = []
     for index, end in found or ():
         request = requests[index]
         assert request is not None  # the library passes over those that are 0
         request._settle(end) if end is not None else request.test()
-    return [index for index, _ in found or ()]
+        places.append(index)
+    return places
 
 
 def wait_all(requests: Requests, timeout: float | None = None) -> list[Any]:
     """The results, in order; None for those that are None. When all have ended, and some have failed: the first one's
     error is raised. After `timeout` seconds not all have ended: TimeoutError."""
-    clock, results = _Clock(timeout), []
+    clock, results = None if timeout is None else _Clock(timeout), []
     first: Error | None = None
     for request in requests:
         try:
-            results.append(None if request is None else request.wait(clock.left()))
+            results.append(None if request is None else request.wait(None if clock is None else clock.left()))
         except Error as error:
             first = first or error
     if first is not None:
