@@ -288,7 +288,8 @@ TEST_CASE("[S17] quick wakes cost no look at the thread's own clock", "[local]")
 TEST_CASE("[S17] real sleepers all wake", "[local]") {
     std::atomic<uint32_t> word{0}, awake{0};
     auto* const raw = reinterpret_cast<uint32_t*>(&word);
-    CrowdWaker waker;
+    const auto opened = *CrowdWaker::open();
+    CrowdWaker& waker = *opened;
     std::vector<std::thread> threads;
     for (int i = 0; i < 64; ++i)
         threads.emplace_back([&] {
