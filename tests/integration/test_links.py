@@ -169,8 +169,8 @@ def short_cuts(cluster):
     for _ in range(3):
         begin = time.monotonic()
         cluster.network.cut(1, 2)
-        time.sleep(0.3)  # sleep: the length of the cut
-        cluster.network.heal()
+        time.sleep(max(0, begin + 0.3 - time.monotonic()))  # sleep: the length of the cut
+        cluster.network.stop_filtering()
         longest = max(longest, time.monotonic() - begin)
         time.sleep(0.4)  # sleep: the group works on in between
     return longest

@@ -70,9 +70,12 @@ class Network:
         rules = run_in(self.namespace(host), "nft", "list chain inet cut in")
         return sum(int(number) for number in re.findall(r"packets (\d+)", rules))
 
-    def heal(self):
+    def stop_filtering(self):
         for host in self._filtered:
             run_in(self._hosts[host], "nft", "flush chain inet cut in")
+
+    def heal(self):
+        self.stop_filtering()
         for host in self._hosts:
             self.plug(host)
 
