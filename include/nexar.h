@@ -313,6 +313,10 @@ enum {
     NEXAR_MAXLOC = 12,
     NEXAR_PREMUL_SUM = 13
 };
+/* Complex types and reductions of your own are not supported (what is not listed is INVALID_ARGUMENT). Instead:
+ *   complex    SUM, AVG, and all that only moves: as twice as many F32 or F64. A product is one of your own
+ *   your own   nexar_all_gather, then combine the blocks in rank order: the same bits on all ranks. Of long data first
+ *              nexar_all_to_all, so that each rank combines its block of all, then nexar_all_gather of the results */
 
 NEXAR_API uint64_t nexar_dtype_size(nexar_dtype dtype); /* bytes; 0: no such type */
 NEXAR_API const char* nexar_dtype_name(nexar_dtype dtype);
@@ -673,7 +677,7 @@ typedef struct nexar_group_info {
     uint32_t rank;
     uint32_t size;
     uint32_t nodes;         /* how many have a rank */
-    uint32_t reserved;
+    uint32_t on_failure;    /* the policy: NEXAR_ON_FAILURE_... */
     uint64_t id[3];         /* of this group and of no other, ever; the same on all ranks */
     uint64_t parent_id[3];  /* of the group that it was made from; zeros: it was opened */
     int64_t collective_timeout_ms; /* in effect: as given, agreed or configured; NEXAR_TIMEOUT_NONE */
@@ -682,8 +686,17 @@ typedef struct nexar_group_info {
     char name[NEXAR_NAME_TEXT];
     char parent_name[NEXAR_NAME_TEXT]; /* "": it was opened */
     char reserved_text[6];
+    /* The plan table, fixed when the group is made, and the same on all ranks: how collectives are carried out. */
+    uint32_t plan_version;
+    uint32_t plan_lanes;           /* segments in flight at the same time */
+    uint32_t plan_chunk_bytes;
+    uint32_t plan_shards;          /* that carry them: the fewest that a node has */
+    uint64_t plan_segment_bytes;   /* combined, exchanged and handed out as a unit */
+    uint64_t plan_small_bytes_max; /* beyond it collectives go through the shards */
+    uint64_t plan_doubling_bytes_max; /* an all_reduce up to here exchanges whole buffers; beyond it, parts */
 } nexar_group_info;
-#define NEXAR_GROUP_INFO_INIT {sizeof(nexar_group_info), 0, 0, 0, 0, 0, {0}, {0}, 0, 0, 0, {0}, {0}, {0}}
+#define NEXAR_GROUP_INFO_INIT \
+    {sizeof(nexar_group_info), 0, 0, 0, 0, 0, {0}, {0}, 0, 0, 0, {0}, {0}, {0}, 0, 0, 0, 0, 0, 0, 0}
 
 /* What the group is. Also of a group that has failed. */
 NEXAR_API nexar_status nexar_group_info_get(nexar_group* group, nexar_group_info* info);

@@ -84,6 +84,14 @@ nexar_group_info info_of(const Group& group, const nexar_shm_group_info& given) 
     out.collective_timeout_ms = timeout_of(given.collective_timeout_ms);
     out.barrier_timeout_ms = timeout_of(given.barrier_timeout_ms);
     out.rpc_timeout_ms = timeout_of(given.rpc_timeout_ms);
+    out.on_failure = NEXAR_ON_FAILURE_ABORT;
+    out.plan_version = given.plan_version;
+    out.plan_lanes = given.plan_lanes;
+    out.plan_chunk_bytes = given.plan_chunk_bytes;
+    out.plan_shards = given.plan_shards;
+    out.plan_segment_bytes = given.plan_segment_bytes;
+    out.plan_small_bytes_max = given.plan_small_bytes_max;
+    out.plan_doubling_bytes_max = given.plan_doubling_bytes_max;
     std::memcpy(out.name, given.name, std::min<size_t>(given.name_bytes, sizeof given.name));
     std::memcpy(out.parent_name, given.parent_name,
                 std::min<size_t>(given.parent_name_bytes, sizeof given.parent_name));

@@ -212,6 +212,13 @@ typedef struct nexar_shm_group_info {
     uint32_t reserved;
     char name[NEXAR_SHM_NAME_BYTES];
     char parent_name[NEXAR_SHM_NAME_BYTES];
+    uint32_t plan_version; /* this and the following: the plan table */
+    uint32_t plan_lanes;
+    uint32_t plan_chunk_bytes;
+    uint32_t plan_shards;
+    uint64_t plan_segment_bytes;
+    uint64_t plan_small_bytes_max;
+    uint64_t plan_doubling_bytes_max;
 } nexar_shm_group_info;
 
 /* Ranks of one group that are to be ranks of another one. */

@@ -255,6 +255,9 @@ GroupInfo Engine::Impl::info_of(const GroupFacts& facts) {
     info.epoch = facts.epoch;
     info.size = facts.size();
     info.segment_bytes = collectives::segment_bytes_of(facts.layout, facts.table);  // [S12]
+    const collectives::PlanTable& t = facts.table;
+    info.plan = {t.version,       t.lanes,           t.chunk_bytes,       facts.bulk_shards,
+                 t.segment_bytes, t.small_bytes_max, t.doubling_bytes_max};
     std::vector<GroupMember> members;
     std::vector<uint32_t> before(facts.nodes.size());  // ranks of each node
     for (const auto& member : facts.members) {

@@ -121,6 +121,12 @@ struct GroupMember {
     uint32_t local_rank = 0, local_size = 0;  // among the group's ranks on its node, in rank order
 };
 
+// A group's plan table, for those who ask (collectives/plan.hpp has what the fields mean).
+struct GroupPlan {
+    uint32_t version = 0, lanes = 0, chunk_bytes = 0, bulk_shards = 0;
+    uint64_t segment_bytes = 0, small_bytes_max = 0, doubling_bytes_max = 0;
+};
+
 struct GroupInfo {
     GroupId id;
     GroupEpoch epoch;
@@ -128,6 +134,7 @@ struct GroupInfo {
     uint32_t size = 0;
     SharedList<GroupMember> members;  // in rank order
     uint64_t segment_bytes = 0;       // that its staged operations are cut by
+    GroupPlan plan;
     std::string name;
     Timeouts timeouts;  // as agreed
     // Of a child (docs/protocol/children.md).

@@ -31,6 +31,13 @@ nexar_shm_group_info info_of(const engine::GroupInfo& group) {
     out.collective_timeout_ms = to_ms(group.timeouts.collective);
     out.barrier_timeout_ms = to_ms(group.timeouts.barrier);
     out.rpc_timeout_ms = to_ms(group.timeouts.rpc);
+    out.plan_version = group.plan.version;
+    out.plan_lanes = group.plan.lanes;
+    out.plan_chunk_bytes = group.plan.chunk_bytes;
+    out.plan_shards = group.plan.bulk_shards;
+    out.plan_segment_bytes = group.plan.segment_bytes;
+    out.plan_small_bytes_max = group.plan.small_bytes_max;
+    out.plan_doubling_bytes_max = group.plan.doubling_bytes_max;
     std::vector<NodeId> nodes;
     for (const engine::GroupMember& member : group.members) nodes.push_back(member.node);
     std::ranges::sort(nodes);

@@ -62,6 +62,7 @@ def splits(me):
         equal((info.rank, info.size, info.epoch, info.collective_timeout),
               (child.rank, child.size, 1, of_parent.collective_timeout))
         equal((of_parent.parent, of_parent.name, of_parent.size), (None, me.name, size))
+        equal((info.on_failure, info.plan, of_parent.on_failure), (0, of_parent.plan, 0))
         assert info.id != of_parent.id and info.nodes <= of_parent.nodes
         group.barrier()
     twin = group.dup()
@@ -91,6 +92,21 @@ def test_children_are_whole_groups_on_any_placement(cluster):
     """[Y1] [Y6] Split, dup and nested split, used beside each other, and after their parents."""
     for places in ([1, 1, 1, 1], [1, 2, 3, 1, 2], [1, 1, 2, 2, 3, 3, 1]):
         equal(Job(on(cluster, places), splits).outcomes(), [True] * len(places), f"{places}")
+
+
+def plans(me):
+    group = me.group()
+    return group.info().plan, group.dup().info().plan
+
+
+def test_the_plan_table_of_a_group_is_known(cluster):
+    """The same on all ranks, and as the node that leads the opening is configured."""
+    found = Job(on(cluster, [1, 2, 3, 3]), plans).outcomes()
+    equal(len({plan for both in found for plan in both}), 1, "plan tables")
+    plan, config = found[0][0], cluster[1].ask("config")["values"]
+    equal((plan.segment_bytes, plan.small_bytes_max), (int(config["pipeline_segment_bytes"]), int(config["small_message_bytes"])), "as configured")
+    assert plan.version >= 2 and plan.lanes >= 1 and plan.shards >= 1 and 0 < plan.chunk_bytes <= plan.segment_bytes, plan
+    assert 0 < plan.doubling_bytes_max <= plan.small_bytes_max, plan
 
 
 def names(me):

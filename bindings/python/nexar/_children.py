@@ -17,8 +17,19 @@ if TYPE_CHECKING:
     from ._group import Group
 
 
+class Plan(NamedTuple):
+    """A group's plan table, as nexar_group_info has it: how its collectives are carried out."""
+    version: int
+    lanes: int
+    chunk_bytes: int
+    shards: int
+    segment_bytes: int
+    small_bytes_max: int
+    doubling_bytes_max: int
+
+
 class Info(NamedTuple):
-    """Of a group. Time-outs in seconds; parent and parent_id are None where it was opened."""
+    """Of a group. Time-outs in seconds; parent and parent_id are None where it was opened. on_failure: the policy, 0, abort."""
     name: str
     id: tuple[int, ...]
     epoch: int
@@ -30,6 +41,8 @@ class Info(NamedTuple):
     collective_timeout: float
     barrier_timeout: float
     rpc_timeout: float
+    on_failure: int
+    plan: Plan
 
 
 class Member(NamedTuple):
@@ -85,9 +98,10 @@ class Children(Calls):
         check(lib.nexar_group_info_get(self._handle, byref(given)))
         times = (given.collective_timeout_ms, given.barrier_timeout_ms, given.rpc_timeout_ms)
         parent = tuple(given.parent_id)
+        collective, barrier, rpc = (NO_TIMEOUT if ms == NONE_MS else ms / 1000 for ms in times)
         return Info(given.name.decode(), tuple(given.id), given.epoch, given.rank, given.size, given.nodes,
                     given.parent_name.decode() if any(parent) else None, parent if any(parent) else None,
-                    *(NO_TIMEOUT if ms == NONE_MS else ms / 1000 for ms in times))
+                    collective, barrier, rpc, given.on_failure, Plan(*(getattr(given, f"plan_{name}") for name in Plan._fields)))
 
     def member(self, rank: int) -> Member:
         """Where a rank is: its node (64 hex digits), host ("" if not known), process, and its number on that node."""

@@ -71,9 +71,11 @@ class CreateOptions(ctypes.Structure):
 
 class GroupInfo(ctypes.Structure):
     _fields_ = [("struct_size", c_uint32), ("epoch", c_uint32), ("rank", c_uint32), ("size", c_uint32),
-                ("nodes", c_uint32), ("reserved", c_uint32), ("id", c_uint64 * 3), ("parent_id", c_uint64 * 3),
+                ("nodes", c_uint32), ("on_failure", c_uint32), ("id", c_uint64 * 3), ("parent_id", c_uint64 * 3),
                 ("collective_timeout_ms", c_int64), ("barrier_timeout_ms", c_int64), ("rpc_timeout_ms", c_int64),
-                ("name", c_char * 129), ("parent_name", c_char * 129), ("reserved_text", c_char * 6)]
+                ("name", c_char * 129), ("parent_name", c_char * 129), ("reserved_text", c_char * 6),
+                ("plan_version", c_uint32), ("plan_lanes", c_uint32), ("plan_chunk_bytes", c_uint32), ("plan_shards", c_uint32),
+                ("plan_segment_bytes", c_uint64), ("plan_small_bytes_max", c_uint64), ("plan_doubling_bytes_max", c_uint64)]
 
 
 class Priority(enum.IntEnum):

@@ -116,6 +116,7 @@ class Binding(OverFake):
                              ("train/1.2", (5, 0, 7), 1, 1, 3, 2))
             self.assertEqual((info.parent, info.parent_id), ("train", (0, 9, 0)))
             self.assertEqual((info.collective_timeout, info.barrier_timeout, info.rpc_timeout), (1.5, nexar.NO_TIMEOUT, 0))
+            self.assertEqual((info.on_failure, info.plan), (0, (2, 3, 65536, 4, 1 << 22, 5, 6)))
             self.assertEqual(child.translate([2, 0, 1], self.group), [20, None, 10])
             self.assertEqual(child.translate([], self.group), [])
             with self.assertRaises(nexar.CallError):

@@ -10,6 +10,8 @@ nexar_status nexar_group_info_get(nexar_group* g, nexar_group_info* info) {
     info->epoch = 1, info->rank = RANK, info->size = SIZE, info->nodes = 2;
     info->id[0] = 5, info->id[2] = 7;
     info->collective_timeout_ms = 1500, info->barrier_timeout_ms = NEXAR_TIMEOUT_NONE;
+    info->plan_version = 2, info->plan_lanes = 3, info->plan_chunk_bytes = 65536, info->plan_shards = 4;
+    info->plan_segment_bytes = 1 << 22, info->plan_small_bytes_max = 5, info->plan_doubling_bytes_max = 6;
     snprintf(info->name, sizeof info->name, "train/1.2");
     if (g == (nexar_group*)&group_objects[0]) return NEXAR_OK;
     info->parent_id[1] = 9;

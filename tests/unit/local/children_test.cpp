@@ -146,6 +146,7 @@ TEST_CASE("what a group is, and its ranks as another one's, are answered in the 
     child.name = "g/7.5", child.parent_name = "g", child.parent = GroupId{1, 1, 1};
     child.root = GroupId{1, 1, 1}, child.root_ranks = {3, 2};
     child.timeouts = {Duration(2'000'000), Duration(0), Duration(5'000'000)};
+    child.plan = {2, 15, 13, 16, 14, 11, 12};
     f.start(3, {5, 0, 0, -1, -1, -1});
     f.finish(3, std::make_shared<const engine::GroupInfo>(child));
     nexar_shm_descriptor d{};
@@ -161,6 +162,13 @@ TEST_CASE("what a group is, and its ranks as another one's, are answered in the 
     CHECK(info.collective_timeout_ms == 2);
     CHECK(info.barrier_timeout_ms == 0);
     CHECK(info.rpc_timeout_ms == 5);
+    CHECK(info.plan_version == 2);
+    CHECK(info.plan_small_bytes_max == 11);
+    CHECK(info.plan_doubling_bytes_max == 12);
+    CHECK(info.plan_chunk_bytes == 13);
+    CHECK(info.plan_segment_bytes == 14);
+    CHECK(info.plan_lanes == 15);
+    CHECK(info.plan_shards == 16);
 
     const auto translate = [&](uint32_t from, uint32_t to, uint32_t count, uint32_t rank) {
         nexar_shm_group_translate asked{};
