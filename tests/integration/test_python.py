@@ -153,6 +153,12 @@ def other_memory(me):
     bits = np.array([0x3F80 + 0x80 * me.rank], np.uint16)  # 1, 2, 4, ... as bfloat16
     group.all_reduce(BFloat16Tensor(bits), op="max")
     equal(int(bits[0]), 0x3F80 + 0x80 * (me.size - 1), "bfloat16")
+    complex_of = [mine(r, 4) + 1j * (mine(r, 4) + r) for r in ranks]
+    given = complex_of[me.rank].copy()
+    group.all_reduce(given.view(np.float64))
+    same(given, sum(complex_of))
+    own = complex_of[me.rank].view(np.float64)  # a product, which nexar has not of complex numbers
+    same(np.multiply.reduce(group.all_gather(own).view(np.complex128)), np.multiply.reduce(complex_of))
     text = bytearray(b"rank %d" % me.rank)
     group.broadcast(memoryview(text), root=1)
     equal(bytes(text), b"rank 1", "a buffer")
