@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """What a call of the Python package costs above the same call in C: one process, one daemon of its own, a group of one rank,
-8 bytes, both in alternation, medians. The C loops are compiled here, and work on the same group.
+8 bytes, both in alternation, medians; and, for a busy machine, where either may find the daemon asleep, the best round of Python above the best of C.
+The C loops are compiled here, and work on the same group.
 
     NEXAR_LIBRARY=... NEXAR_NEXARD=... PYTHONPATH=BUILD/bindings/python python_cost.py [ROUNDS]
 """
@@ -194,7 +195,7 @@ def work(group, rounds):
             in_python.append(seconds(call))
         a, b = statistics.median(in_c) * 1e6, statistics.median(in_python) * 1e6
         above = statistics.median(p - q for p, q in zip(in_python, in_c)) * 1e6
-        rows.append((name, a, b, above))
+        rows.append((name, a, b, above, (min(in_python) - min(in_c)) * 1e6))
     group.recv(y, 0, 7)
     waits.wait()
     return rows
@@ -204,9 +205,9 @@ def main():
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 40
     with nexar.testing.cluster() as cluster:
         rows, = cluster.run(work, rounds, timeout=300)
-    print("| call | in C | in Python | above C |\n|---|---|---|---|")
-    for name, a, b, above in rows:
-        print(f"| `{name}` | {a:.1f} | {b:.1f} | {above:.2f} |")
+    print("| call | in C | in Python | above C | best of both |\n|---|---|---|---|---|")
+    for name, a, b, above, least in rows:
+        print(f"| `{name}` | {a:.1f} | {b:.1f} | {above:.2f} | {least:.2f} |")
 
 
 if __name__ == "__main__":
