@@ -229,9 +229,6 @@ class Request:
         self.test()
         return self.completion
 
-    def _ended(self) -> bool:
-        return self._answer is not None
-
     def _settle(self, found: Any) -> bool:
         """What _quick.ask has found. True: it has ended, and its slot is free."""
         if found is None:
@@ -251,10 +248,10 @@ class Request:
                 self._error = error
             self._let_go()
             callbacks = self._callbacks
-        if callbacks:
-            self._callbacks = ()
-            for function in callbacks:
-                function(self)
+            if callbacks:
+                self._callbacks = ()
+        for function in callbacks:
+            function(self)
         return True
 
     def _let_go(self) -> None:
