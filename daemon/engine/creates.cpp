@@ -41,8 +41,7 @@ bool Creates::any_of(const GroupId& parent) const {
     return at != entries_.end() && std::get<GroupId>(at->first) == parent;
 }
 
-Creates::Entry& Creates::add(const CreationRef& creation, uint32_t rank, const Call& call, uint64_t user,
-                             ChargeRef charge) {
+Creates::Entry& Creates::add(const CreationRef& creation, uint32_t rank, const Call& call, uint64_t user) {
     const auto range =
         std::ranges::subrange(entries_.lower_bound({creation->parent, creation->tag, 0}),
                               entries_.upper_bound({creation->parent, creation->tag, UINT64_MAX}));
@@ -51,7 +50,7 @@ Creates::Entry& Creates::add(const CreationRef& creation, uint32_t rank, const C
     if (at == range.end())
         at = entries_
                  .emplace(Key{creation->parent, creation->tag, ++last_},
-                          std::make_unique<Entry>(*this, timers_, user, creation, std::move(charge)))
+                          std::make_unique<Entry>(*this, timers_, user, creation))
                  .first;
     Entry& entry = *at->second;
     entry.calls.emplace(rank, call);

@@ -23,6 +23,7 @@ class Creates {
         SessionId session;
         uint64_t ticket = 0;
         uint64_t number = 0;      // of its open
+        ChargeRef list;           // its tenant's, of the entry's list [Y24]
         bool ended_here = false;  // with an error of the engine's, not the rendezvous's
     };
     using Calls = std::map<uint32_t, Call>;  // by rank of the parent
@@ -33,13 +34,14 @@ class Creates {
         std::span<const uint32_t> ranks;
     };
     struct Entry final : Alarm {  // the calls with one list and tag; at least one
-        Entry(Creates& owner, Timers& timers, uint64_t user, CreationRef creation, ChargeRef charge)
-            : Alarm(timers, user), what(std::move(creation)), list(std::move(charge)), owner_(owner) {}
+        Entry(Creates& owner, Timers& timers, uint64_t user, CreationRef creation)
+            : Alarm(timers, user), what(std::move(creation)), owner_(owner) {}
         void on_time() override { owner_.late_(*this); }
         void note_elsewhere(uint32_t rank, uint64_t tag, std::span<const uint32_t> ranks);
         const CreationRef what;
-        const ChargeRef list;  // of the bytes of its ranks [Y22]
         Calls calls;
+        // By tenant that has called: what its calls hold of the list. Few: a rank is one tenant's.
+        std::map<uint64_t, std::weak_ptr<const Charge>> lists;
         Duration pause{};      // until the other nodes are asked again
         Time asks_at = never;  // when they are; never: the alarm has fired
         // [Y20] By rank of the parent: the create that it waited in, as an error says it.
@@ -86,8 +88,7 @@ class Creates {
     Entry* next(const GroupId& parent, Ending& ending) const;
     bool any_of(const GroupId& parent) const;
 
-    // `charge`: of the list; used if there is no entry of it yet.
-    Entry& add(const CreationRef& creation, uint32_t rank, const Call& call, uint64_t user, ChargeRef charge);
+    Entry& add(const CreationRef& creation, uint32_t rank, const Call& call, uint64_t user);
     bool remove(SessionId session, uint64_t ticket);  // false: there was none
     void remove_session(SessionId session);
     size_t size() const { return by_call_.size(); }

@@ -1,5 +1,5 @@
 // Groups that are created from a list of ranks: how their calls begin and end
-// (docs/protocol/children.md [Y9]-[Y12], [Y20]-[Y22]). See engine_impl.hpp.
+// (docs/protocol/children.md [Y9]-[Y12], [Y20]-[Y22], [Y24]). See engine_impl.hpp.
 #include <algorithm>
 
 #include "engine/engine_impl.hpp"
@@ -13,14 +13,18 @@ Result<uint64_t> Engine::Impl::create(const OpenRequest& request, const ChargeRe
     if (local == nullptr) return fail(Errc::not_found, "this session has no such rank of the group");
     const auto creation = begin_creation(*parent, *local, wanted);
     if (!creation) return fail(parent->explained(creation.error()));
-    ChargeRef list;  // [Y22]
-    if (creates.find(wanted.parent, wanted.tag, wanted.ranks) == nullptr) {
+    ChargeRef list;  // [Y24]
+    if (const Creates::Entry* same = creates.find(wanted.parent, wanted.tag, wanted.ranks))
+        if (const auto held = same->lists.find(request.tenant->number); held != same->lists.end())
+            list = held->second.lock();
+    if (list == nullptr) {
         NEXAR_TRY(list,
                   request.tenant->charge(Resource::scratch_bytes, wanted.ranks.size() * sizeof(uint32_t)));
     }
     NEXAR_TRY(const uint64_t number, opening.open(open_of(request, **creation), charge, creation->get()));
-    const Creates::Call call{request.session, request.ticket, number};
-    Creates::Entry& entry = creates.add(*creation, wanted.rank, call, parent->user(), std::move(list));
+    const Creates::Call call{request.session, request.ticket, number, list};
+    Creates::Entry& entry = creates.add(*creation, wanted.rank, call, parent->user());
+    entry.lists[request.tenant->number] = list;
     entry.pause = context.config.late_after;
     entry.asks_at = std::min(entry.asks_at, context.now + entry.pause);
     entry.wake_at(entry.asks_at);

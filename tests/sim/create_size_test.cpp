@@ -1,5 +1,5 @@
 // Thousands of creates that wait: what ends them, in portions, and the memory of their lists
-// (docs/protocol/children.md [Y21], [Y22]). The times are printed, for people: [.measure].
+// (docs/protocol/children.md [Y21], [Y22], [Y24]). The times are printed, for people: [.measure].
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
 #include <cstdio>
@@ -133,6 +133,50 @@ TEST_CASE("[Y22] a list is charged once for all calls with it, until the last of
     cluster.end_session(parent, 0, false);
     cluster.run_for(1s);
     REQUIRE(used() == 0);
+}
+
+TEST_CASE("[Y24] each user pays for a list while calls of its own have it, and for no other one's") {
+    Cluster cluster(4, shape_of(2));
+    const SimGroup parent = cluster.make_group({0, 0, 0, 1});
+    const auto used = [&](uint32_t uid) {
+        return cluster.hosts[0]->tenants.of("", uid)->used(Resource::scratch_bytes);
+    };
+    const auto call = [&](uint32_t rank, uint32_t uid) {
+        const auto out = create(cluster, parent, rank, {{0, 1, 2, 3}, 0, 60s, Creation::no_timeouts, 0, uid});
+        REQUIRE(out.accepted);
+        return out;
+    };
+    const auto first = call(0, 7001), second = call(1, 7002), third = call(2, 7001);
+    REQUIRE(used(7001) == 16);
+    REQUIRE(used(7002) == 16);
+    cancel(cluster, first);  // who made it first
+    REQUIRE(used(7001) == 16);
+    cancel(cluster, third);
+    REQUIRE(used(7001) == 0);
+    REQUIRE(used(7002) == 16);
+    const auto again = call(0, 7001);
+    REQUIRE(used(7001) == 16);
+    cancel(cluster, second);
+    REQUIRE(used(7002) == 0);
+    REQUIRE(used(7001) == 16);
+    cancel(cluster, again);
+    REQUIRE(used(7001) == 0);
+}
+
+TEST_CASE("[Y24] a user without room for the list is refused, also where another one's call has it") {
+    ClusterShape shape = shape_of(2);
+    shape.tenants.total(Resource::scratch_bytes) = 20;
+    shape.tenants.share_percent = 100;
+    Cluster cluster(5, shape);
+    const SimGroup parent = cluster.make_group({0, 0, 1});
+    const CreateCall wanted{{0, 1, 2}, 0, 60s, Creation::no_timeouts, 0, 7001};
+    const auto first = create(cluster, parent, 0, wanted);
+    REQUIRE(first.accepted);
+    CreateCall of_another = wanted;
+    of_another.uid = 7002;
+    REQUIRE(refused(create(cluster, parent, 1, of_another)).code == Errc::no_memory);
+    cancel(cluster, first);
+    REQUIRE(create(cluster, parent, 1, of_another).accepted);
 }
 
 TEST_CASE("[Y22] without room for its list a create is refused, and nothing of it stays") {

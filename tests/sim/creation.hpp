@@ -14,6 +14,7 @@ struct CreateCall {
     Duration timeout{-1};
     engine::Timeouts asked{Duration{-1}, Duration{-1}, Duration{-1}};
     uint32_t pid = 0;  // 0: the rank's own, where the parent is one of Cluster::make_group
+    uint32_t uid = 0;  // whose call it is; 0: the parent's user's
 };
 
 // A rank's call of nexar_group_create, without what follows from an input. The answer is in Host::opened.
@@ -25,7 +26,8 @@ inline Cluster::Open begin_create(Cluster& cluster, const SimGroup& parent, uint
     engine::OpenRequest request;
     request.session = out.session;
     request.ticket = out.ticket;
-    request.tenant = host.tenants.of("", 1000 + parent.id.counter % 3);
+    request.tenant =
+        host.tenants.of("", call.uid != 0 ? call.uid : 1000 + static_cast<uint32_t>(parent.id.counter % 3));
     request.pid = call.pid != 0 ? call.pid : 1000 + rank;
     request.timeout = call.timeout;
     request.asked = call.asked;
