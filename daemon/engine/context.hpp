@@ -58,7 +58,8 @@ class Context {
     ScratchPool scratch;
     ScratchShare scratch_share{executor};
     Turns turns;
-    size_t collectives = 0;  // in flight, of all groups
+    size_t collectives = 0;         // in flight, of all groups
+    uint64_t offers_looked_at = 0;  // unexpected messages, by receives and probes
 
     // Transfers and jobs in flight share one numbering.
     uint64_t allot_handles(size_t n) {

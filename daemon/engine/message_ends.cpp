@@ -11,21 +11,30 @@ namespace nexar::engine {
 
 using collectives::NodeIndex;
 
-void Messages::keep_offer(Offers::iterator before, const Offer& offer) {
-    const auto at = offers_.insert(before, offer);
+void Messages::keep_offer(const Offer& offer) {
+    const auto at = offers_.emplace(offer.arrival, offer).first;
     if (offer.local != nullptr) offer.local->offer_at = at;
+    if (offers_index_.is_kept()) {
+        offers_index_.add(offer.message, offer.arrival);
+    } else if (offers_.size() >= OfferIndex::kept_from) {
+        offers_index_.begin();
+        for (const auto& [arrival, each] : offers_) offers_index_.add(each.message, arrival);
+    }
 }
 
 Messages::Offer Messages::take_offer(Offers::iterator at) {
-    const Offer offer = *at;
+    const Offer offer = at->second;
     if (offer.local != nullptr) offer.local->offer_at.reset();
     offers_.erase(at);
+    if (offers_index_.is_kept()) offers_index_.remove(offer.message, offer.arrival);
+    if (offers_.empty()) offers_index_.end();
     return offer;
 }
 
 Messages::Offers Messages::take_offers() {
-    for (const Offer& offer : offers_)
+    for (const auto& [arrival, offer] : offers_)
         if (offer.local != nullptr) offer.local->offer_at.reset();
+    offers_index_.end();
     return std::exchange(offers_, {});
 }
 
@@ -85,8 +94,7 @@ void Messages::requeue(Offer offer) {
     if (const auto gone = group_.departure_error(offer.message.dst, true)) return refuse(offer, *gone);
     if (group_.failed()) return;
     offer.was_begun = true;
-    keep_offer(std::ranges::find_if(offers_, [&](const Offer& o) { return o.arrival > offer.arrival; }),
-               offer);
+    keep_offer(offer);
 }
 
 void Messages::on_completed(Send& send, const Result<void>& result) {
@@ -171,7 +179,7 @@ void Messages::on_rank_gone(uint32_t rank) {
     std::vector<Offer> unwanted;
     for (auto at = offers_.begin(); at != offers_.end();) {
         const auto offer = at++;
-        if (offer->message.dst == rank) unwanted.push_back(take_offer(offer));
+        if (offer->second.message.dst == rank) unwanted.push_back(take_offer(offer));
     }
     for (const Offer& offer : unwanted) refuse(offer, *gone);
     drop_apart_to(rank, *gone);

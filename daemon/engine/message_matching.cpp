@@ -23,14 +23,23 @@ void Messages::take(Recv& recv, Offer offer) {
     recv.kind == OpKind::mprobe ? set_apart(recv, std::move(offer)) : begin_recv(recv, std::move(offer));
 }
 
+Messages::Offers::iterator Messages::oldest_for(const Recv& recv) {
+    const auto good = [&](const Offer& o) {
+        ++group_.context().offers_looked_at;
+        return recv.kind == OpKind::probe ? fits(recv, o.message) && !o.message.only_now
+                                          : takes(recv, o.message);
+    };
+    if (!offers_index_.is_kept())
+        return std::ranges::find_if(offers_, [&](const auto& each) { return good(each.second); });
+    const OfferIndex::Wanted wanted{recv.rank, recv.source, recv.any_tag, recv.any_tag ? 0 : recv.tag};
+    return offers_.find(
+        offers_index_.oldest(wanted, [&](uint64_t arrival) { return good(offers_.at(arrival)); }));
+}
+
 void Messages::match_recv(Recv& recv) {
     if (held_recvs_ > 0) return;  // match_again() follows
-    const bool is_probe = recv.kind == OpKind::probe;
-    const auto it = std::ranges::find_if(offers_, [&](const Offer& o) {
-        return is_probe ? fits(recv, o.message) && !o.message.only_now : takes(recv, o.message);
-    });
-    if (it != offers_.end()) {
-        if (is_probe) return report(recv, *it);
+    if (const auto it = oldest_for(recv); it != offers_.end()) {
+        if (recv.kind == OpKind::probe) return report(recv, it->second);
         return take(recv, take_offer(it));
     }
     // Sends of a rank are offered before its departure is announced, so none is missed here.
@@ -58,7 +67,7 @@ void Messages::match_again() {
     for (auto& recv : recvs_)
         if (std::exchange(recv->was_withdrawn, false)) recv->matched.reset();
     if (group_.failed()) return;  // they end
-    for (const Offer& offer : take_offers()) match(offer);
+    for (const auto& [arrival, offer] : take_offers()) match(offer);
     end_without_sender();
 }
 
@@ -105,8 +114,7 @@ void Messages::match(const Offer& offer) {
                               -1,
                               {}});
     // At its place: it may have been set apart, and be older than others.
-    keep_offer(std::ranges::find_if(offers_, [&](const Offer& o) { return o.arrival > offer.arrival; }),
-               offer);
+    keep_offer(offer);
     report_to_probes(offer);
 }
 

@@ -211,10 +211,11 @@ void Messages::on_offer(NodeIndex from, const wire::MessageOffer& message) {
 
 void Messages::on_withdraw(NodeIndex from, const wire::MessageWithdraw& message) {
     if (!is_number_of(from, message.number)) return;
-    const auto at = std::ranges::find_if(
-        offers_, [&](const Offer& o) { return o.from == from && o.message.number == message.number; });
+    const auto at = std::ranges::find_if(offers_, [&](const auto& each) {
+        return each.second.from == from && each.second.message.number == message.number;
+    });
     if (at != offers_.end()) {
-        return_credit(*at);
+        return_credit(at->second);
         take_offer(at);
     }
     withdraw_apart(from, message.number);
@@ -295,12 +296,11 @@ void Messages::check_invariants() const {
         NEXAR_CHECK(send == nullptr || (send->apart == number && !send->offer_at && !apart.was_withdrawn));
         NEXAR_CHECK(number <= apart_numbers_ && !apart.offer.has_credit);
     }
-    uint64_t last = 0;
-    for (const Offer& offer : offers_) {
-        if (offer.local != nullptr) NEXAR_CHECK(&**offer.local->offer_at == &offer);
-        NEXAR_CHECK(offer.arrival > last || last == 0);
-        last = offer.arrival;
+    for (const auto& [arrival, offer] : offers_) {
+        if (offer.local != nullptr) NEXAR_CHECK(&(*offer.local->offer_at)->second == &offer);
+        NEXAR_CHECK(offer.arrival == arrival && arrival != 0);
     }
+    NEXAR_CHECK(offers_index_.size() == (offers_index_.is_kept() ? offers_.size() : 0));
 }
 
 }  // namespace nexar::engine

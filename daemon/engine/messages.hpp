@@ -22,6 +22,7 @@
 #include "collectives/layout.hpp"
 #include "engine/context.hpp"
 #include "engine/credits.hpp"
+#include "engine/offer_index.hpp"
 #include "engine/timers.hpp"
 
 namespace nexar::engine {
@@ -83,11 +84,12 @@ class Messages {
         wire::MessageOffer message;
         collectives::NodeIndex from;
         Send* local = nullptr;    // the send, if it is of this node
-        uint64_t arrival = 0;     // number in order of arrival; offers_ is sorted by it
+        uint64_t arrival = 0;     // number in order of arrival
         bool was_begun = false;   // a receive had posted its transfer, and returned the message
         bool has_credit = false;  // a credit to return when the message is matched, withdrawn or refused
     };
-    using Offers = std::list<Offer, Recycled<Offer>>;
+    using Offers =
+        std::map<uint64_t, Offer, std::less<>, Recycled<std::pair<const uint64_t, Offer>>>;  // by `arrival`
     // A message that an mprobe has taken out of offers_ [X3].
     struct Apart {
         Offer offer;
@@ -168,7 +170,8 @@ class Messages {
     void refuse(Offer offer, const Error& error);
     void end(Send& send, const Error& error, bool notify = true);
     void end(Recv& recv, const Error& error, Disposition disposition = Disposition::refuse);
-    void keep_offer(Offers::iterator before, const Offer& offer);
+    Offers::iterator oldest_for(const Recv& recv);
+    void keep_offer(const Offer& offer);
     Offer take_offer(Offers::iterator at);
     Offers take_offers();
     void drop_offer_of(const Send& send);
@@ -199,9 +202,10 @@ class Messages {
 
     Group& group_;
     Timers& timers_;
-    Sends sends_;    // in the order in which they were posted
-    Recvs recvs_;    // the same
-    Offers offers_;  // the unexpected-message buffer, by Offer::arrival
+    Sends sends_;              // in the order in which they were posted
+    Recvs recvs_;              // the same
+    Offers offers_;            // the unexpected-message buffer
+    OfferIndex offers_index_;  // of them, while they are many
     AllApart apart_;
     uint64_t apart_numbers_ = 0;                     // the newest in apart_ so far [X4]
     uint64_t arrivals_ = 0;                          // of messages so far; the next one's number less 1
