@@ -210,6 +210,7 @@ struct CreateQuery {
   tag @2 :UInt64;
   ranks @3 :List(UInt32);
   callers @4 :List(CreateCall);
+  ask @5 :UInt32;
 }
 struct CreateAnswer {
   group @0 :GroupId;
@@ -220,6 +221,7 @@ struct CreateAnswer {
   ranks @5 :List(UInt32);
   callers @6 :List(CreateCall);
   ended @7 :Bool;
+  ask @8 :UInt32;
 }
 struct GroupStatusRequest {
   id @0 :RequestId;

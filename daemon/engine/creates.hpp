@@ -44,6 +44,8 @@ class Creates {
         std::map<uint64_t, std::weak_ptr<const Charge>> lists;
         Duration pause{};      // until the other nodes are asked again
         Time asks_at = never;  // when they are; never: the alarm has fired
+        uint32_t asks = 0;     // how often they were, and when last: the newest answers count [Y23]
+        Time asked_at{};
         // [Y20] By rank of the parent: the create that it waited in, as an error says it.
         std::map<uint32_t, std::string> elsewhere;
         static constexpr size_t elsewhere_max = 16;

@@ -1,5 +1,5 @@
 // What nodes ask each other about creates that wait: lists that differ, and what a missing rank waits in
-// (docs/protocol/children.md [Y13], [Y18]-[Y20]). See engine_impl.hpp.
+// (docs/protocol/children.md [Y13], [Y18]-[Y20], [Y23]). See engine_impl.hpp.
 #include <algorithm>
 #include <set>
 
@@ -80,14 +80,15 @@ void Engine::Impl::on_late_create(Creates::Entry& entry) {
 
 // States to the nodes of the other listed ranks which list was given here, and asks what they know of it.
 // Without room in a log it does later [L8].
-void Engine::Impl::ask_about(const Creates::Entry& entry) {
+void Engine::Impl::ask_about(Creates::Entry& entry) {
     const Group* parent = find(entry.what->parent);
     const GroupFacts& facts = parent->facts;
     wire::CreateQuery query{facts.id,
                             facts.epoch.value,
                             entry.what->tag,
                             {entry.what->ranks.begin(), entry.what->ranks.end()},
-                            {}};
+                            {},
+                            0};
     const Creates::Caller* payer = nullptr;
     for (const Creates::Caller& caller : entry.calls) {
         if (!waits(caller.second)) continue;
@@ -95,6 +96,8 @@ void Engine::Impl::ask_about(const Creates::Entry& entry) {
         query.callers.push_back({caller.first, caller.second.number});
     }
     if (payer == nullptr) return;
+    query.ask = ++entry.asks;
+    entry.asked_at = context.now;
     std::set<NodeIndex> nodes;
     for (const uint32_t rank : entry.what->ranks) nodes.insert(facts.layout.node_of(rank));
     const auto bytes = wire::encode(query);
@@ -160,10 +163,19 @@ void Engine::Impl::on_create_query(const Group& group, NodeIndex from, const wir
                               other->what->tag,
                               {other->what->ranks.begin(), other->what->ranks.end()},
                               {},
-                              false};
+                              false,
+                              query.ask};
     for (const Creates::Caller& caller : other->calls)
         if (waits_for_them(caller)) answer.callers.push_back({caller.first, caller.second.number});
     append_paid(group, from, wire::encode(answer), *other->calls.find(answer.callers[0].rank));
+}
+
+// [Y23] One that is not is of a time that may be over.
+bool Engine::Impl::is_fresh(Creates::Entry& entry, const wire::CreateAnswer& answer) {
+    if (answer.ask != entry.asks) return false;
+    if (context.now <= entry.asked_at + context.config.late_after) return true;
+    entry.wake_at(entry.asks_at = context.now);
+    return false;
 }
 
 void Engine::Impl::on_create_answer(const Group& group, NodeIndex from, const wire::CreateAnswer& answer) {
@@ -183,6 +195,7 @@ void Engine::Impl::on_create_answer(const Group& group, NodeIndex from, const wi
         if (theirs.has(asked.rank)) differing.push_back(asked.rank);
     }
     if (entry == nullptr || !lists_one_of(*entry->what, listed(answer.callers, facts.size()))) return;
+    if (!answer.ended && !is_fresh(*entry, answer)) return;
     const bool same_tag = answer.tag == answer.other_tag;
     if (same_tag && std::ranges::equal(entry->what->ranks, answer.ranks)) return;
     if (same_tag && !differing.empty()) return end_differing(group, from, answer, *entry, differing);
@@ -201,7 +214,8 @@ void Engine::Impl::end_differing(const Group& group, NodeIndex from, const wire:
         wire::CreateAnswer ended{facts.id,   facts.epoch.value,
                                  answer.tag, {},
                                  answer.tag, {entry.what->ranks.begin(), entry.what->ranks.end()},
-                                 {},         true};
+                                 {},         true,
+                                 0};
         for (const wire::CreateCall& caller : answer.callers)
             if (ours.has(caller.rank)) ended.calls.push_back(caller);
         for (const uint32_t rank : ranks) ended.callers.push_back({rank, entry.calls.at(rank).number});

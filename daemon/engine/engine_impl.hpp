@@ -74,7 +74,8 @@ class Engine::Impl final : public GroupHost {
     // Who waits for whom (engine_creates_asked.cpp).
     std::optional<Error> end_differing_here(const Group& parent, const Creates::Wanted& call);
     void on_late_create(Creates::Entry& entry);
-    void ask_about(const Creates::Entry& entry);
+    void ask_about(Creates::Entry& entry);
+    bool is_fresh(Creates::Entry& entry, const wire::CreateAnswer& answer);
     Creates::Entry* waits_elsewhere(const Group& group, const Creates::Wanted& call) const;
     bool append_paid(const Group& group, collectives::NodeIndex to, Bytes message,
                      const Creates::Caller& payer);

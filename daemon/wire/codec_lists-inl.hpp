@@ -112,11 +112,12 @@ NEXAR_FIELDS(CreateCall, NEXAR_FIELD(rank, Rank, real_rank("caller")), NEXAR_FIE
 constexpr auto listed_ranks = list_of(real_rank("listed rank"), "count of listed ranks", ranks_max);
 constexpr auto create_calls = list_of(Part{}, "count of callers", ranks_max);
 NEXAR_FIELDS(CreateQuery, NEXAR_FIELD(group, Group), NEXAR_FIELD(epoch, Epoch), NEXAR_FIELD(tag, Tag),
-             NEXAR_FIELD(ranks, Ranks, listed_ranks), NEXAR_FIELD(callers, Callers, create_calls));
+             NEXAR_FIELD(ranks, Ranks, listed_ranks), NEXAR_FIELD(callers, Callers, create_calls),
+             NEXAR_FIELD(ask, Ask));
 NEXAR_FIELDS(CreateAnswer, NEXAR_FIELD(group, Group), NEXAR_FIELD(epoch, Epoch), NEXAR_FIELD(tag, Tag),
              NEXAR_FIELD(calls, Calls, create_calls), NEXAR_FIELD(other_tag, OtherTag),
              NEXAR_FIELD(ranks, Ranks, listed_ranks), NEXAR_FIELD(callers, Callers, create_calls),
-             NEXAR_FIELD(ended, Ended));
+             NEXAR_FIELD(ended, Ended), NEXAR_FIELD(ask, Ask));
 NEXAR_FIELDS(GroupStatusRequest, NEXAR_FIELD(id, Id), NEXAR_FIELD(key, Key, FixedBytes{"key"}));
 NEXAR_FIELDS(GroupStatus, NEXAR_FIELD(id, Id), NEXAR_FIELD(size, Size, bounded("group size", ranks_max)),
              NEXAR_FIELD(present, Present, MemberTable{}), NEXAR_FIELD(others, Others),

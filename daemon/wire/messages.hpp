@@ -165,6 +165,7 @@ struct CreateQuery {
     uint64_t tag = 0;
     std::vector<uint32_t> ranks;  // of the parent
     std::vector<CreateCall> callers;
+    uint32_t ask = 0;  // which question of these calls it is, from 1 [Y23]
 };
 // To a node that has asked: ranks that it waits for wait in another create. Or, with `ended`: these calls of
 // the sender have ended with MISMATCH, because those of the receiver waited at the same time.
@@ -177,6 +178,7 @@ struct CreateAnswer {
     std::vector<uint32_t> ranks;      // of the parent: the list of
     std::vector<CreateCall> callers;  // calls of the sender
     bool ended = false;
+    uint32_t ask = 0;  // the question's, unless `ended` [Y23]
 };
 // From the leader, on request of an opener at its deadline: the present members, so that the error names the
 // missing ranks.

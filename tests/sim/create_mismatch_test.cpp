@@ -1,5 +1,5 @@
 // Lists that differ, while calls end and begin again: who gets MISMATCH, and who never does
-// (docs/protocol/children.md [Y13], [Y18], [Y19]).
+// (docs/protocol/children.md [Y13], [Y18], [Y19], [Y23]).
 #include <catch2/catch_test_macros.hpp>
 
 #include "creation.hpp"
@@ -57,6 +57,34 @@ TEST_CASE("[Y18] what a call has stated that has ended by now ends no other call
         REQUIRE(right.answer(1) == nullptr);
         REQUIRE(right.start(0));
         cluster.run_for(200ms);
+        REQUIRE(right.all_ok());
+        REQUIRE(run_everything(cluster, right.made()) == "");
+        cluster.check();
+    }
+}
+
+TEST_CASE("[Y23] an answer as old as an outage ends no call that agrees by now") {
+    // The second question is at 3 s: before the outage ends, or after it.
+    for (const auto& [again, outage] : {std::pair(true, 2900ms), {false, 2900ms}, {true, 1600ms}}) {
+        CAPTURE(again, outage.count());
+        Cluster cluster(41, shape_of(3));
+        const SimGroup parent = cluster.make_group({0, 1, 2});
+        Creation right(cluster, parent, {0, 1}, 5);
+        REQUIRE(right.start(0, 60s));
+        cluster.run_for(900ms);
+        const auto wrong = create(cluster, parent, 1, {{1, 0}, 5, 60s});
+        cluster.block(1, 0, true);
+        cluster.run_for(400ms);  // rank 0's node has asked, and the answer waits
+        cancel(cluster, wrong);
+        if (again) REQUIRE(right.start(1, 60s));
+        cluster.run_for(outage - 400ms);
+        cluster.block(1, 0, false);
+        cluster.run_for(200ms);
+        if (!again) {
+            REQUIRE(right.answer(0) == nullptr);
+            REQUIRE(right.start(1, 60s));
+            cluster.run_for(200ms);
+        }
         REQUIRE(right.all_ok());
         REQUIRE(run_everything(cluster, right.made()) == "");
         cluster.check();

@@ -361,17 +361,17 @@ TEST_CASE("[Y13] [Y18] a node speaks of its own ranks only, and ends only calls 
         message.group = parent.id;
         cluster.hosts[0]->engine->on_message(cluster.clock.now(), link::PeerIndex(from), message);
         cluster.hosts[0]->after_input();
-        cluster.run_for(50ms);
+        cluster.run_for(5ms);  // an answer is heeded for a second [Y23]
     };
     // A question ends nothing.
-    deliver(1, wire::CreateQuery{{}, 1, 0, {1, 0}, {{1, 9}}});
-    deliver(2, wire::CreateQuery{{}, 1, 0, {1, 0}, {{1, 9}}});
-    deliver(1, wire::CreateQuery{{}, 1, 0, {1, 900}, {{70, 9}, {1, 9}}});
+    deliver(1, wire::CreateQuery{{}, 1, 0, {1, 0}, {{1, 9}}, 1});
+    deliver(2, wire::CreateQuery{{}, 1, 0, {1, 0}, {{1, 9}}, 1});
+    deliver(1, wire::CreateQuery{{}, 1, 0, {1, 900}, {{70, 9}, {1, 9}}, 1});
     for (const bool ended : {false, true}) {
         CAPTURE(ended);
         const auto answer = [&](uint32_t from, uint32_t epoch, uint64_t tag, wire::CreateCall call,
                                 uint64_t other_tag, Ranks ranks, std::vector<wire::CreateCall> callers) {
-            deliver(from, wire::CreateAnswer{{}, epoch, tag, {call}, other_tag, ranks, callers, ended});
+            deliver(from, wire::CreateAnswer{{}, epoch, tag, {call}, other_tag, ranks, callers, ended, 1});
         };
         // Node 2 speaks for node 1's rank; for its own, which this create does not wait for; with another
         // tag, epoch, call or list; of ranks that there are not, and of none.
@@ -389,9 +389,12 @@ TEST_CASE("[Y13] [Y18] a node speaks of its own ranks only, and ends only calls 
         answer(1, 1, 0, {0, number}, 0, {1, 0, 2, 3, 4}, {{1, 9}});
         answer(1, 1, 0, {0, number}, 0, {1, 0}, {});
     }
+    // To a question that was not, or not the newest one [Y23].
+    for (const uint32_t ask : {0u, 2u, UINT32_MAX})
+        deliver(1, wire::CreateAnswer{{}, 1, 0, {{0, number}}, 0, {1, 0}, {{1, 9}}, false, ask});
     REQUIRE(creation.answer(0) == nullptr);
     // What it may say: node 1's rank waits with another list. It ends that call, and no other.
-    deliver(1, wire::CreateAnswer{{}, 1, 0, {{0, number}}, 0, {1, 0, 900}, {{1, 9}}, false});
+    deliver(1, wire::CreateAnswer{{}, 1, 0, {{0, number}}, 0, {1, 0, 900}, {{1, 9}}, false, 1});
     REQUIRE(creation.error(0).code == Errc::mismatch);
     REQUIRE(all.answer(0) == nullptr);
     REQUIRE(all.start(1));

@@ -108,7 +108,8 @@ void add_rendezvous_messages(Distinct& d, std::vector<Message>& out) {
     out.push_back(GroupQuery{d.group()});
     out.push_back(GroupUnlisted{d.request()});
     out.push_back(GroupLeader{d.node()});
-    out.push_back(CreateQuery{d.group(), d.u32(), d.u64(), {d.rank(), d.rank()}, {{d.rank(), d.u64()}}});
+    out.push_back(
+        CreateQuery{d.group(), d.u32(), d.u64(), {d.rank(), d.rank()}, {{d.rank(), d.u64()}}, d.u32()});
     out.push_back(CreateAnswer{d.group(),
                                d.u32(),
                                d.u64(),
@@ -116,7 +117,8 @@ void add_rendezvous_messages(Distinct& d, std::vector<Message>& out) {
                                d.u64(),
                                {d.rank(), d.rank()},
                                {{d.rank(), d.u64()}},
-                               true});
+                               true,
+                               d.u32()});
 }
 
 void add_group_messages(Distinct& d, std::vector<Message>& out) {
