@@ -533,6 +533,20 @@ def test_everything_public_is_in_all_and_has_a_docstring(_cluster):
     equal(hidden, [], "public names that __all__ lacks")
 
 
+def split_by_node(me):
+    """As the page for mpi4py has it."""
+    page = (DOCS / "coming-from-mpi4py.md").read_text()
+    code = re.search(r"`(comm\.split\(min\(.*?\)\))`", page)[1]
+    comm = me.group()
+    here = eval(code, {"comm": comm})
+    return here.all_gather(comm.rank), here.translate([here.rank], comm), comm.member(comm.rank).host == os.uname().nodename
+
+
+def test_a_group_splits_by_node_as_the_page_for_mpi4py_says(cluster):
+    found = run([cluster[n] for n in (1, 2, 1, 2, 2)], split_by_node)
+    equal(found, [([0, 2] if rank in (0, 2) else [1, 3, 4], [rank], True) for rank in range(5)], "groups, ranks, hosts")
+
+
 DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
 
 
