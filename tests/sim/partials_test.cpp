@@ -4,6 +4,7 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
+#include <set>
 
 #include "program.hpp"
 #include "reduce/kernels.hpp"
@@ -118,30 +119,53 @@ void add_reductions(Program& program, Dtype dtype, ReduceOp op, uint64_t count, 
             program.add(words(kind, dtype, op, count, partials, 3), in_place);
 }
 
+// Of all results, in the order of calls and ranks.
+uint64_t hash_of(const Program& program) {
+    uint64_t hash = 0xcbf29ce484222325;
+    for (const Step& step : program.steps)
+        for (uint32_t rank = 0; rank < program.group.size(); ++rank) {
+            if (step.words.kind == OpKind::reduce && rank != step.words.root) continue;
+            for (const std::byte byte : step.calls[rank]->out_at_end)
+                hash = (hash ^ std::to_integer<uint64_t>(byte)) * 0x100000001b3;
+        }
+    return hash;
+}
+
+uint64_t hash_of_program(const std::vector<uint32_t>& placement, uint32_t chunk) {
+    ClusterShape shape;
+    shape.nodes = 5;
+    shape.plan = {1, 256, 64, chunk, 4096, 3};
+    Cluster cluster(chunk, shape);
+    Program program(cluster, cluster.make_group(placement));
+    if (chunk == 192) program.stage(2);
+    add_reductions(program, Dtype::f32, ReduceOp::sum, 901, Partials::tree);
+    add_reductions(program, Dtype::bf16, ReduceOp::avg, 37, Partials::tree);
+    add_reductions(program, Dtype::f64, ReduceOp::prod, 5, Partials::tree);
+
+    program.start(20us, 3);
+
+    expect_right(cluster, program);
+    expect_tree(program);
+    expect_predicted(cluster, program, 5);
+    return hash_of(program);
+}
+
 }  // namespace
 
 TEST_CASE(
-    "deterministic reductions are the tree over the ranks on every placement and chunk size, and bytes "
-    "[Z1][Z5]") {
-    for (const std::vector<uint32_t>& placement : placements())
-        for (const uint32_t chunk : {64u, 192u, 4096u}) {
-            CAPTURE(placement, chunk);
-            ClusterShape shape;
-            shape.nodes = 5;
-            shape.plan = {1, 256, 64, chunk, 4096, 3};
-            Cluster cluster(chunk, shape);
-            Program program(cluster, cluster.make_group(placement));
-            if (chunk == 192) program.stage(2);
-            add_reductions(program, Dtype::f32, ReduceOp::sum, 901, Partials::tree);
-            add_reductions(program, Dtype::bf16, ReduceOp::avg, 37, Partials::tree);
-            add_reductions(program, Dtype::f64, ReduceOp::prod, 5, Partials::tree);
-
-            program.start(20us, 3);
-
-            expect_right(cluster, program);
-            expect_tree(program);
-            expect_predicted(cluster, program, 5);
-        }
+    "deterministic reductions are the tree over the ranks on every placement and chunk size, with every set "
+    "of "
+    "instructions, and bytes [Z1][Z5]") {
+    std::set<uint64_t> hashes;  // one: the same bits everywhere
+    for (const reduce::Kernels* kernels : reduce::usable_kernels())
+        for (const std::vector<uint32_t>& placement : placements())
+            for (const uint32_t chunk : {64u, 192u, 4096u}) {
+                CAPTURE(kernels->target, placement, chunk);
+                reduce::choose_kernels_for_test(kernels);
+                hashes.insert(hash_of_program(placement, chunk));
+            }
+    reduce::choose_kernels_for_test(nullptr);
+    REQUIRE(hashes.size() == 1);
 }
 
 TEST_CASE("deterministic reductions of every float and reduction, with every set of instructions [Z1]") {
