@@ -167,6 +167,23 @@ def pairs(group, x, y):
         "sendrecv_replace(x, 0)": ("replace", lambda: group.sendrecv_replace(x, 0, 0, 3, 3))}
 
 
+def check(session, group):
+    """What is measured gives what it should: of one rank every reduction is its own values."""
+    x, y = np.array([2.5, -1.0]), np.zeros(2)
+    assert group.all_reduce_start(x).wait() is x and group.all_reduce_start(x, y, timeout=5).wait(5) is y
+    assert group.all_gatherv_start(x, [2]).wait().tolist() == group.all_gather(x).ravel().tolist() == y.tolist() == [2.5, -1.0]
+    sending = group.send_start(x, 0, 5)
+    assert group.probe(0, 5) == group.probe(0, 5, timeout=0) == group.probe_start(0, 5).wait() == (0, 5, 16)
+    y[:] = 0
+    assert group.mprobe(0, 5).recv(y) == (0, 5, 2) and y.tolist() == x.tolist() and sending.wait() is None
+    with session.ops():
+        requests = [group.all_reduce_start(np.array([n])) for n in EIGHT]
+    found = set()
+    while len(found) < len(requests):
+        found |= set(nexar.wait_some(requests))
+    assert [int(request.wait()[0]) for request in requests] == list(EIGHT)
+
+
 def seconds(function):
     begin = time.perf_counter()
     for _ in range(CALLS):
@@ -180,6 +197,7 @@ def work(group, rounds):
     prepared, cases = pairs(group, x, y)
     session = nexar.Session.__new__(nexar.Session)
     session._connection = group._connection  # the one that the group has
+    check(session, group)
     waits = group.send_start(x, 0, 7)
     cases |= probes(group, x, y) | several(session, group, x)
     rows = []
