@@ -11,6 +11,7 @@
 
 #include "core/recycled.hpp"
 #include "engine/ports.hpp"
+#include "wire/messages.hpp"
 
 namespace nexar::engine {
 
