@@ -5,7 +5,7 @@
 // thread that yields behind them also in what follows (Linux 6.18: it forfeits a slice), while one that
 // sleeps is preferred to them when it is woken. So after a long yield its thread does without for a while:
 // for as long as that one took if the short ones before it were worth it, else for twice the time before, up
-// to 50 ms: so a phase without computing is soon found. Dry.
+// to 20 ms: what computes may end soon. Dry.
 //
 // Thread: any.
 #pragma once
@@ -22,7 +22,7 @@ class Yields {
   public:
     // Longer than threads that wait for each other take, shorter than the slice of one that computes.
     static constexpr Duration long_yield{600'000};
-    static constexpr Duration pause_max{50'000'000};
+    static constexpr Duration pause_max{20'000'000};
     // What a short one saves: measured, two hosts with a processor each, 8 bytes: 20 us by four yields each,
     // 55 by sleeps.
     static constexpr Duration worth{5'000};

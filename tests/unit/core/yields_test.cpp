@@ -54,8 +54,8 @@ TEST_CASE("threads that share one long yield count it once", "[core][K30]") {
 TEST_CASE("while yields are long there are few of them", "[core][K30]") {
     Yields yields;
     const Duration second = 1000 * millisecond;
-    CHECK(yields_in(yields, Duration{0}, second, 3 * millisecond) <= 24);  // pauses of 3, 6, 12 ... 50 ms
-    CHECK(yields_in(yields, second, 10 * second, 3 * millisecond) <= 200);
+    CHECK(yields_in(yields, Duration{0}, second, 3 * millisecond) <= 48);  // pauses of 3, 6, 12, 20 ms
+    CHECK(yields_in(yields, second, 10 * second, 3 * millisecond) <= 440);
 }
 
 TEST_CASE("a few short ones between long ones change nothing", "[core][K30]") {
@@ -68,7 +68,7 @@ TEST_CASE("a few short ones between long ones change nothing", "[core][K30]") {
         yields.ended(at(d), at(d + 3 * millisecond));
         ++many;
     }
-    CHECK(many <= 195);
+    CHECK(many <= 440);
 }
 
 TEST_CASE("long yields that the short ones between them pay for cost their own time again", "[core][K30]") {
