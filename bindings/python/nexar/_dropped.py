@@ -80,8 +80,12 @@ class Dropped:
 
     def sweep(self) -> None:
         for number in list(self.requests):
-            if number != _IN_OPS and lib.nexar_request_free(number) != BAD_STATE:
+            if number == _IN_OPS:
+                continue
+            if lib.nexar_request_free(number) != BAD_STATE:
                 self.requests.pop(number, None)
+            else:
+                lib.nexar_request_cancel(number)  # once counts; before, it was in an op group, and refused that
 
     def none(self) -> bool:
         """Whether there are none any more."""

@@ -208,6 +208,7 @@ class Session:
             raise
         connection.enter_ops(depth)
         check(lib.nexar_ops_end(connection.handle))
+        connection.dropped.sweep()
 
     # ---- Event loops ----
 

@@ -339,6 +339,18 @@ class Started(OverFake):
             thread.join()
             self.assertTrue(request.test())
 
+    def test_one_that_is_dropped_in_an_op_group_is_cancelled_after_it(self):
+        """[P17] The library refuses to cancel it before."""
+        cancels = number("fake_cancels")
+        next_op(NEVER_ENDS)
+        with mock.patch.object(_library.lib, "nexar_request_cancel", lambda _: _library.BAD_STATE), \
+             self.assertWarnsRegex(RuntimeWarning, "was dropped while it ran"):
+            self.group.recv_start(np.zeros(4, np.int32))
+        self.assertEqual((number("fake_cancels"), number("fake_open_requests")), (cancels, 1))
+        self.session.poll()
+        self.session.poll()
+        self.assertEqual((number("fake_cancels"), number("fake_open_requests")), (cancels + 1, 0))
+
     def test_a_signal_is_seen_in_every_wait_and_leaves_the_request_pending(self):
         """[P18] Ctrl-C raises, and nothing is cancelled; a handler that raises nothing does not end the wait."""
         next_op(NEVER_ENDS)
