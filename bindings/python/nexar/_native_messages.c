@@ -162,8 +162,15 @@ static PyObject* end_exchange(transfer* sent, transfer* got) {
     else {
         PyObject *type, *value, *trace;
         PyErr_Fetch(&type, &value, &trace);
-        if (finish(got->request, &got->end, &got->held) != 0) PyErr_Clear();
-        PyErr_Restore(type, value, trace);
+        of_receive = finish(got->request, &got->end, &got->held);
+        if (of_receive == INTERRUPTED) { /* which is what counts then */
+            Py_XDECREF(type);
+            Py_XDECREF(value);
+            Py_XDECREF(trace);
+        } else {
+            PyErr_Clear();
+            PyErr_Restore(type, value, trace);
+        }
     }
     PyObject* out = of_send == 0 && of_receive == 0 ? received(got) : NULL;
     release_views(&sent->held);

@@ -261,10 +261,12 @@ class Request:
         self._kept = self._value = self._made = None
 
     def _finish(self) -> Any:
-        """The blocking form: when Ctrl-C is pressed the operation itself ends."""
+        """The blocking form: where a signal's handler raises, as for Ctrl-C, the operation itself ends."""
         try:
             return self.wait()
-        except KeyboardInterrupt:
+        except Error:
+            raise
+        except BaseException:
             with contextlib.suppress(Error, TimeoutError):
                 self.cancel()
                 self.wait(CANCEL_SECONDS)

@@ -13,6 +13,7 @@ enum { SOURCE = 2, TAG = 9, SLOTS = 16 };
 enum { SUCCEEDS, START_FAILS, LOSES_RANK, NEVER_ENDS };
 
 NEXAR_API int fake_next;       /* what the next operation or opening does */
+NEXAR_API int fake_then;       /* and the one after it */
 NEXAR_API int fake_interrupts; /* signals that ended a wait */
 NEXAR_API int fake_cancels, fake_frees, fake_open_requests, fake_open_sessions, fake_open_groups,
     fake_memories, fake_registered;
@@ -205,7 +206,8 @@ static nexar_status start_with(const char* op, uint64_t user_data, nexar_complet
     int slot = 0;
     if (fake_holds_lock) fake_held = fake_holds_lock();
     if (fake_raises) raise(fake_raises), fake_raises = 0;
-    fake_next = SUCCEEDS;
+    fake_next = fake_then;
+    fake_then = SUCCEEDS;
     if (what == START_FAILS) return fail(NEXAR_ERR_INVALID_ARGUMENT, op, -1, "refused");
     while (slots[slot].used)
         if (++slot == SLOTS) abort();

@@ -351,6 +351,31 @@ class Started(OverFake):
         self.session.poll()
         self.assertEqual((number("fake_cancels"), number("fake_open_requests")), (cancels + 1, 0))
 
+    def test_any_exception_of_a_handler_cancels_a_blocking_form(self):
+        """[P18] [P19] Also where the exception, and with it the frames, are kept."""
+        def raises(*_):
+            raise LookupError("of the handler")
+
+        before, x = signal.signal(signal.SIGALRM, raises), np.array([1, 42], np.int32)
+        for call in (lambda: self.group.recv(np.zeros(4, np.int32)), lambda: self.group.recv(memoryview(np.zeros(4, np.int32)))):
+            cancels = number("fake_cancels")
+            next_op(NEVER_ENDS)
+            signal.setitimer(signal.ITIMER_REAL, 0.05)
+            with self.assertRaises(LookupError) as kept:
+                call()
+            self.assertEqual((number("fake_cancels"), number("fake_open_requests")), (cancels + 1, 0))
+            del kept
+        for way in (contextlib.nullcontext(), general()):  # of an exchange whose send has failed, while it waits for the receive
+            next_op(LOSES_RANK)
+            ctypes.c_int.in_dll(fake, "fake_then").value = NEVER_ENDS
+            signal.setitimer(signal.ITIMER_REAL, 0.05)
+            with way:
+                self.assertRaises(LookupError, self.group.sendrecv, x, 2, np.zeros(4, np.int32), send_tag=TAG)
+            gc.collect()
+            self.session.poll()
+            self.assertEqual(number("fake_open_requests"), 0)
+        signal.signal(signal.SIGALRM, before)
+
     def test_a_signal_is_seen_in_every_wait_and_leaves_the_request_pending(self):
         """[P18] Ctrl-C raises, and nothing is cancelled; a handler that raises nothing does not end the wait."""
         next_op(NEVER_ENDS)
