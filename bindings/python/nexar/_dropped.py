@@ -55,7 +55,7 @@ class Dropped:
         request._connection.requests.pop(request._key, None)
         if number and request._answer is None:
             pending = self._look(request)
-        holds = number and (request._answer is None or request._keeps_slot)
+        holds = number and (request._answer is None or request._keeps_slot or request._kept is not None)
         if holds and _quick.free(number) == BAD_STATE:
             lib.nexar_request_cancel(number)
             self.requests[number] = request._kept, request._opens

@@ -92,7 +92,7 @@ class Request:
         value    its result; or made: what gives that, of its completion
         """
         self._connection, self._op, self._group, self._kept, self._value, self._made = connection, op, group, kept, value, made
-        self._user_data, self._lock = user_data, threading.Lock()
+        self._user_data, self._lock = user_data, threading.RLock()  # again by a signal's handler that polls
         self._key = key = next(connection.keys)
         connection.requests[key] = weakref.ref(self)
 
@@ -115,7 +115,7 @@ class Request:
         return self
 
     def __del__(self) -> None:
-        if self._answer is None or self._error is not None:
+        if self._answer is None or self._error is not None or self._kept is not None:
             self._connection.dropped.take(self)
 
     def __repr__(self) -> str:
@@ -143,10 +143,9 @@ class Request:
         """The result of the operation, or its error raised. After `timeout` seconds it is still pending: TimeoutError."""
         if timeout is not None:
             self._wait_until(timeout)
-        elif self._answer is None:
+        while (answer := self._answer) is None:  # again: a persistent one was started meanwhile
             self._settle(_quick.ask(self._number, -1))
-        assert self._answer is not None
-        value, error = self._answer
+        value, error = answer
         if error is not None:
             self._report()
             raise error
@@ -243,7 +242,10 @@ class Request:
                 finally:
                     del error, found  # with its traceback it would keep this frame alive
             value = self._value if self._made is None else self._made(end) if error is None else None
-            self._end, self._answer = end, (value, error)
+            answer = value, error
+            if self._answer is not None:
+                return True  # a signal's handler was first
+            self._end, self._answer = end, answer
             if error is not None and not self._reported:
                 self._error = error
             self._let_go()
@@ -307,26 +309,33 @@ class Persistent(Request):
         if _quick.start is None or self._answer is None or self._number == 0 or (gate is not None and not _quick.enter(gate)):
             return start_all([self])  # which says what is wrong
         try:
-            undo = self._as_pending()
-            if (status := _quick.start(self._number)) != 0:
-                error = error_of(status)
-                undo()
-                raise error
+            with self._lock:  # see _settle
+                undo = self._as_pending()
+                if (status := _quick.start(self._number)) != 0:
+                    error = error_of(status)
+                    undo()
+                    raise error
         finally:
             if gate is not None:
                 _quick.leave(gate)
 
     def _as_pending(self) -> Callable[[], None]:
-        """Before the library has it, as another thread may find its end at once. Returns what undoes that."""
-        with self._lock:
-            before = self._answer, self._end
-            self._answer = self._end = None
-            self._reported = False
+        """Before the library has it, as another thread may find its end at once; with the lock. Returns what undoes that."""
+        before = self._answer, self._end
+        self._answer = self._end = None
+        self._reported = False
 
         def undo() -> None:
-            with self._lock:
-                self._answer, self._end = before
+            self._answer, self._end = before
         return undo
+
+    def _settle(self, found: Any) -> bool:
+        if found is None:
+            return False
+        with self._lock:  # no start now; what was found before may be the end of the last but one
+            if self._answer is None and self._number:
+                found = _quick.ask(self._number, 0)
+        return super()._settle(found)
 
     def free(self) -> None:
         """Frees its slot, and lets go of its arrays; wait() still has what the last start gave. It cannot be started any more.
@@ -438,6 +447,8 @@ def start_all(requests: Sequence[Persistent | None]) -> None:
         for group in groups.values():
             turns.enter_context(group._alone())
         idle = list({id(request): request for request in mine if request._answer is not None}.values())
+        for request in sorted(idle, key=id):  # the same order in all threads
+            turns.enter_context(request._lock)
         undo = [request._as_pending() for request in idle]
         status = lib.nexar_request_start_all((c_uint64 * len(mine))(*(request._number for request in mine)), len(mine))
         if status != 0:

@@ -339,6 +339,80 @@ class Started(OverFake):
             thread.join()
             self.assertTrue(request.test())
 
+    def test_a_handler_may_look_in_the_middle_of_an_end(self):
+        """[P16] A signal's handler, or a collection, runs where this thread is settling the same request: no deadlock, one end."""
+        def at_the_slot(request):
+            def looks(number):
+                seen.append(request.completion.name)
+                return free(number)
+            free = _quick.free
+            with mock.patch.object(_quick, "free", looks):
+                return request.wait()
+
+        def at_the_result(request):
+            def looks(end):
+                request._made = made
+                self.assertTrue(request.test())
+                seen.append(request.completion.name)
+                return made(end)
+            made, request._made = request._made, looks
+            return request.wait()
+
+        for look in (at_the_slot, at_the_result):
+            frees, seen, got, request = number("fake_frees"), [], [], self.group.recv_start(np.zeros(4, np.int32))
+            thread = threading.Thread(target=lambda: got.append(look(request)), daemon=True)
+            thread.start()
+            thread.join(60)
+            self.assertFalse(thread.is_alive(), f"{look.__name__}: it waits for itself")
+            self.assertEqual((got, seen, request.wait(), number("fake_frees")), ([(2, 9, 3)], ["ok"], (2, 9, 3), frees + 1), look.__name__)
+
+    def test_an_exception_in_the_middle_of_an_end_leaks_no_slot(self):
+        """[P16] A signal's handler raises just before the slot is freed."""
+        request = self.group.recv_start(np.zeros(4, np.int32))
+        with mock.patch.object(_quick, "free", mock.Mock(side_effect=KeyboardInterrupt)):
+            self.assertRaises(KeyboardInterrupt, request.wait)
+        self.assertEqual((request.wait(), number("fake_open_requests")), ((2, 9, 3), 1))
+        del request
+        self.assertEqual((number("fake_open_requests"), self.session._connection.requests), (0, {}))
+
+    def test_a_start_does_not_end_by_what_was_found_before_it(self):
+        """[P16] Another thread has found the end of the last start when this one starts it again, or tests it just before the library has it."""
+        step = self.group.all_reduce_init(np.zeros(3, np.float32))
+        step.start()
+        found = _quick.ask(step._number, 0)
+        step.wait()
+        next_op(NEVER_ENDS)
+        step.start()
+        self.assertFalse(step._settle(found))
+        self.assertFalse(step.test())
+        step.cancel()
+        self.assertRaises(nexar.OperationError, step.wait)
+        start, ask, start_all = _quick.start, _quick.ask, _library.lib.nexar_request_start_all
+        for again in (step.start, lambda: nexar.start_all([step])):
+            asked, threads = threading.Event(), []
+
+            def asks(*of):
+                found = ask(*of)
+                asked.set()
+                return found
+
+            def starts(how, *of):
+                threads.append(threading.Thread(target=step.test))
+                threads[0].start()
+                asked.wait(60)
+                next_op(NEVER_ENDS)
+                return how(*of)
+
+            with mock.patch.object(_quick, "ask", asks), \
+                 mock.patch.object(_quick, "start", start and (lambda *of: starts(start, *of))), \
+                 mock.patch.object(_library.lib, "nexar_request_start_all", lambda *of: starts(start_all, *of)):
+                again()
+                threads[0].join()
+            self.assertFalse(step.test())
+            step.cancel()
+            self.assertRaises(nexar.OperationError, step.wait)
+        step.free()
+
     def test_one_that_is_dropped_in_an_op_group_is_cancelled_after_it(self):
         """[P17] The library refuses to cancel it before."""
         cancels = number("fake_cancels")
