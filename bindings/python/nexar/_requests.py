@@ -189,11 +189,9 @@ class Request:
         future: asyncio.Future[Any] = loop.create_future()
         self._connection.reader_of(loop).watch(self)
 
-        def settle() -> None:
+        def settle(value: Any, error: Error | None) -> None:
             if future.done():
                 return
-            value, error = self._answer or (None, None)
-            self._report()
             if error is not None:
                 future.set_exception(error)
             else:
@@ -205,8 +203,12 @@ class Request:
                     self.cancel()
 
         def ended(_: Request) -> None:
+            answer = self._answer  # now: a persistent one may be started again before the loop comes to it
+            if answer is None:
+                return self.add_done_callback(ended)  # it was already: then this is of that start
             with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
-                loop.call_soon_threadsafe(settle)
+                loop.call_soon_threadsafe(settle, *answer)
+                self._report()
 
         future.add_done_callback(give_up)
         self.add_done_callback(ended)

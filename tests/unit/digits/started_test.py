@@ -3,6 +3,7 @@
 
     started_test.py FAKE_LIBRARY BINDINGS_FOLDER
 """
+import asyncio
 import contextlib
 import ctypes
 import gc
@@ -412,6 +413,25 @@ class Started(OverFake):
             step.cancel()
             self.assertRaises(nexar.OperationError, step.wait)
         step.free()
+
+    def test_a_future_has_the_end_of_the_start_that_it_is_of(self):
+        """[P16] A persistent one is started again before the event loop comes to the future."""
+        async def awaits():
+            step = self.group.all_reduce_init(np.zeros(3, np.float32))
+            next_op(LOSES_RANK)
+            step.start()
+            future = step.future()
+            self.assertTrue(step.test())
+            next_op(NEVER_ENDS)
+            step.start()
+            with self.assertRaises(nexar.GroupError):
+                await asyncio.wait_for(future, 60)
+            step.cancel()
+            self.assertRaises(nexar.OperationError, step.wait)
+            step.free()
+
+        with mock.patch.object(self.session._connection, "reader_of", mock.Mock()):
+            asyncio.run(awaits())
 
     def test_one_that_is_dropped_in_an_op_group_is_cancelled_after_it(self):
         """[P17] The library refuses to cancel it before."""
