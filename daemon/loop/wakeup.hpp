@@ -31,6 +31,17 @@ class Wakeup {
     void awake() { sleeping_.store(false, std::memory_order_relaxed); }
     // Polls, and drains. Thread: the sleeper, in the place of its poll.
     void sleep();
+    // Until it is done, which a notifier makes it before it notifies. Each sleep is announced anew: who saw
+    // an earlier announcement may use up the present one, and it is another notification that ends the wait.
+    // Thread: the sleeper.
+    template <class Done>
+    void wait_until(Done done) {
+        while (!done()) {
+            announce_sleep();
+            if (!done()) sleep();
+            awake();
+        }
+    }
     // Thread: the sleeper, when the poll reported the descriptor as readable (a write may follow awake()).
     void drain();
 

@@ -41,9 +41,7 @@ void Renderer::run() {
         } else if (stopping_) {
             return;
         } else {
-            news_.announce_sleep();
-            if (!has_news()) news_.sleep();
-            news_.awake();
+            news_.wait_until([this] { return has_news(); });
         }
     }
 }

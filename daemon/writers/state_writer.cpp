@@ -42,9 +42,7 @@ void StateWriter::hand_over() {
 }
 
 void StateWriter::wait_for_disk() {
-    end_.announce_sleep();
-    while (phase_ == Phase::work) end_.sleep();
-    end_.awake();
+    end_.wait_until([this] { return phase_ != Phase::work; });
 }
 
 void StateWriter::wait_for(const storage::Saving& saving) {
@@ -64,9 +62,7 @@ void StateWriter::run() {
         } else if (stopping_) {
             return;
         } else {
-            news_.announce_sleep();
-            if (!has_news()) news_.sleep();
-            news_.awake();
+            news_.wait_until([this] { return has_news(); });
         }
     }
 }

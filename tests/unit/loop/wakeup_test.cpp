@@ -4,8 +4,11 @@
 
 #include <poll.h>
 #include <sched.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <catch2/catch_test_macros.hpp>
+#include <chrono>
 #include <cstdint>
 #include <thread>
 
@@ -63,6 +66,25 @@ TEST_CASE("who announced its sleep is woken, once per sleep", "[loop]") {
     CHECK(readable(w.fd(), 0));
     w.drain();
     w.drain();  // an empty one does not block
+}
+
+// Each notification but the last is about something earlier: it wakes, and what is waited for is not done.
+TEST_CASE("a wait whose announcement a late notifier used up is announced again [N20]", "[loop][threads]") {
+    Wakeup w;
+    constexpr int rounds = 100;
+    std::atomic<bool> done{false};
+    int woken = 0;
+    std::thread notifier([&] {
+        const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(patience_ms);
+        while (woken < rounds && std::chrono::steady_clock::now() < end)
+            w.notify() ? static_cast<void>(++woken) : static_cast<void>(sched_yield());
+        done = true;
+        const uint64_t one = 1;  // also where it is not announced, so that the test ends
+        static_cast<void>(::write(w.fd(), &one, sizeof one) == sizeof one);
+    });
+    w.wait_until([&] { return done.load(); });
+    notifier.join();
+    CHECK(woken == rounds);
 }
 
 TEST_CASE("no wake-up is lost between two threads that answer each other", "[loop][threads]") {
