@@ -19,7 +19,7 @@ namespace nexar::collectives {
 // Agreed when a group is made, constant for its epoch.
 struct PlanTable {
     uint32_t version = plan_version_max;      // of the plan function
-    uint64_t small_bytes_max = 32 * 1024;     // larger ops are bulk: they go through the shards
+    uint64_t small_bytes_max = 128 * 1024;    // larger ops are bulk: they go through the shards
     uint64_t doubling_bytes_max = 16 * 1024;  // all_reduce: recursive doubling up to here, ring beyond
     uint32_t chunk_bytes = link::chunk_bytes_max;
     uint64_t segment_bytes = 4 * 1024 * 1024;  // combined, exchanged and fanned out as a unit

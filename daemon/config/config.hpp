@@ -45,7 +45,7 @@ struct Config {
     double drain_timeout = 10;
 
     // The plan (agreed per group; the group's creator decides)
-    uint64_t small_message_bytes = 32 * 1024;
+    uint64_t small_message_bytes = 128 * 1024;
     uint64_t pipeline_segment_bytes = 4 << 20;
 
     // Threads and limits

@@ -292,8 +292,8 @@ std::vector<Key> time_keys() {
 // Sizes, threads and limits.
 std::vector<Key> size_keys() {
     return {
-        count("small_message_bytes", "NEXAR_SMALL_MSG_BYTES", &C::small_message_bytes, 0, 64 * 1024,
-              "0 to 65536", "up to this size data travels with control, for latency"),
+        count("small_message_bytes", "NEXAR_SMALL_MSG_BYTES", &C::small_message_bytes, 0, 256 * 1024,
+              "0 to 262144", "up to this size data travels with control, for latency"),
         count("pipeline_segment_bytes", "NEXAR_PIPELINE_SEGMENT_BYTES", &C::pipeline_segment_bytes, 65536,
               uint64_t{1} << 30, "65536 to 1073741824, a multiple of 64", "size of one segment", 64),
         count("bulk_shards", "NEXAR_BULK_SHARDS", &C::bulk_shards, 0, 64, "0 (one) to 64",

@@ -7,7 +7,7 @@
 namespace nexar::link {
 
 struct TableConfig {
-    size_t eager_bytes_max = 16 * 1024;  // a transfer up to this size is sent without waiting for its grant
+    size_t eager_bytes_max = 32 * 1024;  // a transfer up to this size is sent without waiting for its grant
     size_t eager_room_per_group = 256 * 1024;  // unexpected-message buffer per (peer, group); beyond it: NACK
     size_t eager_groups_max = 1024;            // groups with early things per peer
     size_t early_bytes_max = 16 << 20;    // unexpected-message buffers and wanted grants of a peer's groups

@@ -516,7 +516,7 @@ def main(seed, seconds, words):
                        NEXAR_WORKERS=str(rng.choice((0, 1, 2, 3))),
                        NEXAR_YIELD_MICROSECONDS=str(rng.choice((0, 50, 200))),
                        NEXAR_PIPELINE_SEGMENT_BYTES=str(rng.choice((65536, 262144, 1 << 20, 4 << 20))),
-                       NEXAR_SMALL_MSG_BYTES=str(rng.choice((0, 256, 4096, 65536))))
+                       NEXAR_SMALL_MSG_BYTES=str(rng.choice((0, 256, 4096, 131072))))
     count = rng.choice((2, 3, 3, 4))
     deadline = DEADLINE
     cluster = Cluster(count, **ENVIRONMENT)

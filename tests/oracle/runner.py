@@ -32,7 +32,7 @@ def settings(seed):
     return {"NEXAR_BULK_SHARDS": str(rng.choice((1, 1, 2, 3))), "NEXAR_WORKERS": str(rng.choice((0, 1, 2, 3))),
             "NEXAR_YIELD_MICROSECONDS": str(rng.choice((0, 50, 200))),
             "NEXAR_PIPELINE_SEGMENT_BYTES": str(rng.choice((65536, 262144, 1 << 20, 4 << 20))),
-            "NEXAR_SMALL_MSG_BYTES": str(rng.choice((0, 256, 4096, 65536))),
+            "NEXAR_SMALL_MSG_BYTES": str(rng.choice((0, 256, 4096, 131072))),
             "NEXAR_MEMFDS_IN_PLACE": rng.choice(("true", "true", "false")), "NEXAR_LOG_LEVEL": "debug"}
 
 

@@ -203,18 +203,18 @@ TEST_CASE("the plan follows size and kind") {
     REQUIRE(algorithm(Kind::reduce, 8) == Algorithm::binomial_reduce);
     REQUIRE(algorithm(Kind::reduce, 1 << 20) == Algorithm::chain_reduce);
     // The limit is for all blocks of the root.
-    REQUIRE(algorithm(Kind::gather, 1638) == Algorithm::binomial_gather);
-    REQUIRE(algorithm(Kind::gather, 1639) == Algorithm::direct_gather);
-    REQUIRE(algorithm(Kind::scatter, 1638) == Algorithm::binomial_scatter);
-    REQUIRE(algorithm(Kind::scatter, 1639) == Algorithm::direct_scatter);
+    REQUIRE(algorithm(Kind::gather, 6553) == Algorithm::binomial_gather);
+    REQUIRE(algorithm(Kind::gather, 6554) == Algorithm::direct_gather);
+    REQUIRE(algorithm(Kind::scatter, 6553) == Algorithm::binomial_scatter);
+    REQUIRE(algorithm(Kind::scatter, 6554) == Algorithm::direct_scatter);
     // The limit is for the packed side.
-    REQUIRE(algorithm(Kind::gatherv, 8192) == Algorithm::binomial_gather);
-    REQUIRE(algorithm(Kind::gatherv, 8193) == Algorithm::direct_gather);
-    REQUIRE(algorithm(Kind::scatterv, 8192) == Algorithm::binomial_scatter);
-    REQUIRE(algorithm(Kind::scatterv, 8193) == Algorithm::direct_scatter);
+    REQUIRE(algorithm(Kind::gatherv, 32768) == Algorithm::binomial_gather);
+    REQUIRE(algorithm(Kind::gatherv, 32769) == Algorithm::direct_gather);
+    REQUIRE(algorithm(Kind::scatterv, 32768) == Algorithm::binomial_scatter);
+    REQUIRE(algorithm(Kind::scatterv, 32769) == Algorithm::direct_scatter);
     // The limit is for the inputs of all ranks.
-    REQUIRE(algorithm(Kind::scan, 1638) == Algorithm::direct_scan);
-    REQUIRE(algorithm(Kind::exclusive_scan, 1639) == Algorithm::chain_scan);
+    REQUIRE(algorithm(Kind::scan, 6553) == Algorithm::direct_scan);
+    REQUIRE(algorithm(Kind::exclusive_scan, 6554) == Algorithm::chain_scan);
     REQUIRE(plan({Kind::all_reduce, 1 << 20, 4, 0}, Layout(std::vector<uint32_t>{3, 3}), table).algorithm ==
             Algorithm::local);
 
