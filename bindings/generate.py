@@ -41,9 +41,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from numpy import ndarray
+
 from . import _quick
-from ._arrays import OPS, Memory, Number, Values
-from ._calls import Calls
+from ._arrays import OPS, Memory, Number, Values, lifted
+from ._calls import Calls, as_given
 from ._requests import Persistent, Request
 from ._rows import ROWS
 
@@ -57,8 +59,8 @@ class Collectives(Calls):
 class Shape(NamedTuple):
     """How Python calls the operations of one (memory, in_place, in, out)."""
     returns: str
-    quick: str = ""  # the call of _quick that takes plain arrays; "": there is none
-    only_if: str = ""  # when it may be tried, beside: no scalar
+    quick: str = ""  # the call of _quick that takes plain memory; "": there is none
+    only_if: str = ""  # when it may be tried
     result: str = ""  # what it gives; the Request of one that is only begun must know
     room: str = ""  # an array for the result where none was given; "": there is none
     has_out: str = ""  # whether this rank has an output; "": it has
@@ -68,18 +70,18 @@ OPTIONS = "timeout, match_id, priority, flags, {request}"
 
 
 def sides(blocks_in, blocks_out):
-    return f"sides({{number}}, self._gate, self._handle, values, out, {{op}}, {{root}}, {blocks_in}, {blocks_out}, {OPTIONS})"
+    return f"sides({{number}}, self._gate, self._handle, {{values}}, {{out}}, {{op}}, {{scalar}}, {{root}}, {blocks_in}, {blocks_out}, {OPTIONS})"
 
 
 def packed(side_in, side_out, counts="counts, None"):
-    return (f"packed({{number}}, self._gate, self._handle, values, out, {counts}, {{op}}, {{root}}, self.rank, self.size, {side_in}, "
+    return (f"packed({{number}}, self._gate, self._handle, {{values}}, {{out}}, {counts}, {{op}}, {{scalar}}, {{root}}, self.rank, self.size, {side_in}, "
             f"{side_out}, {OPTIONS})")
 
 
 OWN, ALL = 1, 2  # as in _native.c
-GIVEN_OUT = "out is not None"
+GIVEN_OUT = "{out} is not None"
 IS_ROOT = "root == self.rank"
-IN_PLACE = "values if out is None else out"
+IN_PLACE = "{values} if out is None else out"
 AT_ROOT = "({}) if root == self.rank else None"
 SHAPES = {
     ("nothing", "never", "none", "none"): Shape("", f"nothing({{number}}, self._gate, self._handle, {OPTIONS})", result="None"),
@@ -93,42 +95,42 @@ SHAPES = {
         sides(1, "int(root == self.rank)"), result=AT_ROOT.format(IN_PLACE)),
     ("in_out", "block_of_out", "one", "all"): Shape(
         "Returns out: size * values.size elements (None: a new array of shape (size, *values.shape)). In place: values is "
-        "out[rank * n:(rank + 1) * n].", sides(1, "self.size"), GIVEN_OUT, "out",
-        "self._room(values, self.size)"),
+        "out[rank * n:(rank + 1) * n].", sides(1, "self.size"), GIVEN_OUT, "{out}",
+        "self._room({values}, self.size)"),
     ("in_out_counts", "block_of_out", "own", "packed"): Shape(
         "counts: elements of each rank, the same list on all ranks. Returns out: sum(counts) elements, the blocks one after "
         "the other (None: a new array of shape (sum(counts),)). In place: values is this rank's part of out.",
-        packed(OWN, ALL), GIVEN_OUT, "out", "self._packed_room(values, counts)"),
+        packed(OWN, ALL), GIVEN_OUT, "{out}", "self._packed_room({values}, counts)"),
     ("in_out_counts", "block_of_out", "own", "packed_at_root"): Shape(
         "counts: elements of each rank, the same list on all ranks. The root gets out: sum(counts) elements, the blocks one "
         "after the other (None: a new array of shape (sum(counts),)); the others get None, and their out is not looked at. "
         "In place, at the root: values is its part of out.", packed(OWN, f"{ALL} * ({IS_ROOT})"), f"({GIVEN_OUT} or root != self.rank)",
-        AT_ROOT.format("out"), "self._packed_room(values, counts)", IS_ROOT),
+        AT_ROOT.format("{out}"), "self._packed_room({values}, counts)", IS_ROOT),
     ("in_out_counts", "block_of_in", "packed_at_root", "own"): Shape(
         "counts: elements of each rank, the same list on all ranks. Returns out: counts[rank] elements. At the root None is a "
         "new array; the others must give it, and their values are not looked at (None will do). In place, at the root: out "
-        "is its part of values.", packed(f"{ALL} * ({IS_ROOT})", OWN), GIVEN_OUT, "out", "self._packed_room(values, counts, True)", IS_ROOT),
+        "is its part of values.", packed(f"{ALL} * ({IS_ROOT})", OWN), GIVEN_OUT, "{out}", "self._packed_room({values}, counts, True)", IS_ROOT),
     ("in_out_counts", "block_of_in", "packed", "own"): Shape(
         "counts: elements of each rank, the same list on all ranks. values has sum(counts) elements. Returns out: "
         "counts[rank] elements (None: a new array). In place: out is this rank's part of values.",
-        packed(ALL, OWN), GIVEN_OUT, "out", "self._packed_room(values, counts, True)"),
+        packed(ALL, OWN), GIVEN_OUT, "{out}", "self._packed_room({values}, counts, True)"),
     ("in_out_own_counts", "never", "sent", "received"): Shape(
         "send_counts, receive_counts: elements to and from each rank; what rank s sends to rank r is what r receives from s. "
         "Returns out: sum(receive_counts) elements, the blocks one after the other (None: a new array of that shape).",
-        packed(ALL, ALL, "send_counts, receive_counts"), GIVEN_OUT, "out", "self._packed_room(values, receive_counts)"),
+        packed(ALL, ALL, "send_counts, receive_counts"), GIVEN_OUT, "{out}", "self._packed_room({values}, receive_counts)"),
     ("in_out", "block_of_in", "all", "one"): Shape(
         "Returns out: n = values.size / size elements (None: a new array of shape (n,)). In place: out is "
-        "values[rank * n:(rank + 1) * n].", sides("self.size", 1), GIVEN_OUT, "out", "self._room(values, 0)"),
+        "values[rank * n:(rank + 1) * n].", sides("self.size", 1), GIVEN_OUT, "{out}", "self._room({values}, 0)"),
     ("in_out", "block_of_out", "one", "all_at_root"): Shape(
         "The root gets out: size * values.size elements (None: a new array of shape (size, *values.shape)); the others get "
         "None, and their out is not looked at. In place, at the root: values is out[root * n:(root + 1) * n].",
         sides(1, "self.size * (root == self.rank)"), f"({GIVEN_OUT} or root != self.rank)",
-        AT_ROOT.format("out"), "self._room(values, self.size)", IS_ROOT),
+        AT_ROOT.format("{out}"), "self._room({values}, self.size)", IS_ROOT),
     ("in_out", "block_of_in", "all_at_root", "one"): Shape(
         "Returns out. At the root it has n = values.size / size elements (None: a new array of shape (n,)); the others "
         "must give it, and their values are not looked at (None will do). In place, at the root: out is "
-        "values[root * n:(root + 1) * n].", sides("self.size * (root == self.rank)", 1), GIVEN_OUT, "out",
-        "self._room(values, 0)", IS_ROOT),
+        "values[root * n:(root + 1) * n].", sides("self.size * (root == self.rank)", 1), GIVEN_OUT, "{out}",
+        "self._room({values}, 0)", IS_ROOT),
 }
 RAISES = "Raises ValueError for memory that does not fit, and nexar.Error."
 RAISES_WITHOUT_MEMORY = "Raises nexar.Error."
@@ -184,18 +186,25 @@ def methods(row):
     raises = RAISES if names else RAISES_WITHOUT_MEMORY
     doc = " ".join(f"{row['summary']} {shape.returns} {raises}".split())
     out = signature(row["name"], takes, "Any") + filled(doc)
-    out += room_for(shape)
+    out += room_for(shape, "values")
     if shape.quick:
-        out += f"        if {quick_when(row, shape, 'not self._dropped')}:\n"
-        out += wrapped(f"done = {quick_call(row, shape, 'None')}\n", 12) + "            if done is not NotImplemented:\n                return done\n"
+        out += wrapped(f"if {quick_when(shape, 'not self._dropped')}:\n")
+        out += wrapped(f"done = {quick_call(row, shape, 'None', 'values')}\n", 12)
+        out += "            if done is not NotImplemented:\n                return done\n"
     out += wrapped(f"        return self._blocking(ROWS[\"{row['name']}\"]{given})\n\n")
     out += signature(f"{row['name']}_start", takes, "Request") + f'        """Begins {row["name"]}: the Request\'s wait() returns what it returns."""\n'
-    out += room_for(shape)
+    copies = bool(names) and row["memory"] != "data"
+    memory = "given" if copies else "values"
+    if copies:
+        out += "        given = values if type(values) is ndarray else lifted(values)[0]  # a number or a list: a copy\n"
+    out += room_for(shape, memory)
     if shape.quick:
-        kept = "".join(f", {name}" for name in names if name in ("values", "out")) or ","
-        out += f"        if {quick_when(row, shape, '(not self._dropped or self._may_start())')}:\n"
-        out += wrapped(f"request = Request(self._connection, \"{row['name']}\", self._weak, (self{kept}), {shape.result}, None, user_data)\n", 12)
-        out += wrapped(f"begun = {quick_call(row, shape, 'request')}\n", 12)
+        kept = "".join(f", {name}" for name in [memory] * bool(names) + [out_of(shape)] * ("out" in names)) or ","
+        made = "as_given if given is not values and out is None else None" if copies else "None"
+        result = shape.result.format(values=memory, out=out_of(shape))
+        out += f"        if {quick_when(shape, '(not self._dropped or self._may_start())')}:\n"
+        out += wrapped(f"request = Request(self._connection, \"{row['name']}\", self._weak, (self{kept}), {result}, {made}, user_data)\n", 12)
+        out += wrapped(f"begun = {quick_call(row, shape, 'request', memory)}\n", 12)
         out += "            if begun is not NotImplemented:\n                return begun  # type: ignore[no-any-return]\n"
     out += wrapped(f"        return self._begin(ROWS[\"{row['name']}\"]{given})\n\n")
     out += signature(f"{row['name']}_init", takes, "Persistent")
@@ -203,23 +212,29 @@ def methods(row):
     return out + wrapped(f"        return self._init(ROWS[\"{row['name']}\"]{given})\n")
 
 
-def room_for(shape):
+def out_of(shape):
+    return "into" if shape.room else "out"
+
+
+def room_for(shape, memory):
     wanted = " and ".join(["out is None"] + [shape.has_out] * bool(shape.has_out))
-    return wrapped(f"        out = {shape.room} if {wanted} else out\n") if shape.room else ""
+    return wrapped(f"        into = {shape.room.format(values=memory)} if {wanted} else out\n") if shape.room else ""
 
 
-def quick_when(row, shape, ready):
-    return " and ".join(["scalar is None"] * (row["reduction"] == "reduces") + [ready] + [shape.only_if] * bool(shape.only_if))
+def quick_when(shape, ready):
+    return " and ".join([ready] + [shape.only_if.format(out=out_of(shape))] * bool(shape.only_if))
 
 
-def quick_call(row, shape, request):
-    op = "OPS.get(op, -1)" if row["reduction"] == "reduces" else "0"
-    return "_quick." + shape.quick.format(number=row["number"], op=op, root="root" if row["root"] == "rooted" else "0", request=request)
+def quick_call(row, shape, request, memory):
+    reduces = row["reduction"] == "reduces"
+    return "_quick." + shape.quick.format(
+        number=row["number"], op="OPS.get(op, -1)" if reduces else "0", scalar="scalar" if reduces else "None",
+        root="root" if row["root"] == "rooted" else "0", request=request, values=memory, out=out_of(shape))
 
 
 def wrapped(line, indent=8):
     end = "\n" * (len(line) - len(line.rstrip("\n")))
-    return "\n".join(textwrap.wrap(line.strip(), 120, initial_indent=" " * indent, subsequent_indent=" " * (indent + 4))) + end
+    return "\n".join(textwrap.wrap(line.strip(), 140, initial_indent=" " * indent, subsequent_indent=" " * (indent + 4))) + end
 
 
 def python(rows):

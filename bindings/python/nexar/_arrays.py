@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import sys
 from collections.abc import Sequence
 from typing import Any, Protocol, Union
 
@@ -68,16 +69,35 @@ _plain: dict[np.dtype[Any], int] = {np.dtype(name): number for name, number in D
                                     if name.rstrip("0123456789") in ("float", "int", "uint", "bool")}
 
 
-def scalar_of(scalar: Any, dtype: np.dtype[Any]) -> Array:
-    """premul_sum's factor, as the operation has it. ValueError: not one number, or one that an integer dtype lacks."""
+BY_NUMBER = {number: dtype for dtype, number in _plain.items()}
+
+
+def scalar_of(scalar: Any, dtype: np.dtype[Any] | int) -> Array:
+    """premul_sum's factor, as the operation has it, of a dtype of numpy or a nexar_dtype. ValueError: not one number, or one that an
+    integer dtype lacks."""
     given = np.asarray(scalar)
     if given.size != 1:
         raise ValueError(f"scalar has {given.size} elements: want one number")
+    if given.dtype.kind not in "biufV":  # V: those of ml_dtypes
+        raise ValueError(f"scalar is {scalar!r}: want one number")
+    if dtype == DTYPES["bfloat16"] and isinstance(dtype, int):
+        return _bfloat16(given.reshape(1))
+    dtype = dtype if isinstance(dtype, np.dtype) else new(0, dtype).dtype
     with np.errstate(all="ignore"):
         made: Array = given.reshape(1).astype(dtype)
     if dtype.kind in "iub" and made[0] != given.reshape(1)[0]:
         raise ValueError(f"scalar is {given.reshape(1)[0]}: no value of {name_of(dtype)}")
     return made
+
+
+def _bfloat16(number: Array) -> Array:
+    """Its bits, rounded to the nearest, as numpy has no such dtype: of tensors."""
+    with np.errstate(all="ignore"):
+        wide = number.astype(np.float32)
+    bits = wide.view(np.uint32)
+    odd = bits >> np.uint32(16) & np.uint32(1)
+    made: Array = ((bits + np.uint32(0x7FFF) + odd) >> np.uint32(16)).astype(np.uint16)
+    return made if not np.isnan(wide[0]) else np.array([0x7FC0], np.uint16)
 
 
 def pair(values: Memory, out: Memory | None) -> tuple[Memory, int, int, int, int, int]:
@@ -119,9 +139,12 @@ def reduction(name: str) -> int:
 
 # ---- Numbers and lists ----
 
+COPIED = bool, int, float, list, tuple, np.generic
+
+
 def lifted(values: Values) -> tuple[Any, bool]:
     """(the values as memory, whether that is a copy of a number or a list)."""
-    if isinstance(values, (bool, int, float, list, tuple, np.generic)):
+    if isinstance(values, COPIED):
         return np.array(values), True
     return values, False
 
@@ -134,6 +157,19 @@ def _has_buffer(values: Any) -> bool:
     except (TypeError, BufferError, ValueError):
         return False
     return True
+
+
+def held(*memories: Any) -> list[Any]:
+    """What keeps the memory of these objects as it is: a buffer that is exported cannot be resized."""
+    holders: list[Any] = []
+    for memory in memories:
+        if isinstance(memory, np.ndarray) or memory is None:
+            continue
+        if _has_buffer(memory):
+            holders.append(memoryview(memory))
+        elif hasattr(memory, "__dlpack__"):
+            holders.append(_capsule(memory)[0])
+    return holders
 
 
 def _buffer(values: Any) -> Array:
@@ -163,13 +199,13 @@ _pointer_of.argtypes, _pointer_of.restype = [ctypes.py_object, ctypes.c_char_p],
 
 
 def _tensor(values: Any, write: bool) -> Sides:
-    """Of a tensor whose memory the caller keeps: the capsule is looked at, and then gives the tensor back."""
+    """Of a tensor whose memory the caller keeps."""
     device = tuple(values.__dlpack_device__())
     if device[0] not in _CPU_DEVICES:
         raise ValueError(f"the tensor is on DLPack device {device}, not on the CPU: copy it there")
     if write and getattr(values, "readonly", False):
         raise ValueError("the tensor is read-only")
-    capsule = values.__dlpack__()
+    capsule, dtype = _capsule(values)
     tensor = _DLTensor.from_address(_pointer_of(capsule, b"dltensor"))
     shape = [tensor.shape[i] for i in range(tensor.ndim)]
     kind = _KINDS.get((tensor.code, tensor.bits)) if tensor.lanes == 1 else None
@@ -181,4 +217,14 @@ def _tensor(values: Any, write: bool) -> Sides:
         step *= shape[i]
     if not contiguous and step > 0:
         raise ValueError("want a contiguous tensor")
-    return (tensor.data or 0) + tensor.byte_offset, math.prod(shape), DTYPES[kind]
+    return (tensor.data or 0) + tensor.byte_offset, math.prod(shape), DTYPES[dtype or kind]
+
+
+def _capsule(values: Any) -> tuple[Any, str]:
+    """(what __dlpack__ gives, the dtype where that says another)."""
+    try:
+        return values.__dlpack__(), ""
+    except (RuntimeError, BufferError, TypeError) as refused:
+        if str(getattr(values, "dtype", "")) == "torch.bool":  # of which torch before 2.1 exports none: a byte each
+            return values.view(sys.modules["torch"].uint8).__dlpack__(), "bool"
+        raise ValueError(f"the tensor does not give its memory: {refused}") from refused

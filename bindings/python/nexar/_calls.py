@@ -1,18 +1,16 @@
 """The general way of an operation: any memory and any option, by the row of the table."""
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from ctypes import byref
 from typing import Any
 
 import numpy as np
 
 from . import _arrays, _library, _quick
-from ._errors import CallError
-from ._library import BAD_STATE, lib, milliseconds, options
+from ._library import lib, milliseconds, options
 from ._requests import Persistent, Request
 from ._rows import Row
 
@@ -23,7 +21,7 @@ class Calls:
     size: int
     _connection: Any
     _handle: int
-    _gate: bytearray  # see _quick.enter
+    _gate: bytearray  # see _quick.inside
     _dropped: dict[int, Any]  # requests to free soon: then the quick way is not taken
     _weak: Any  # a weak reference to this
 
@@ -31,7 +29,7 @@ class Calls:
         """Whether the quick way may be tried for what is not waited for: also inside session.ops()."""
         return self._connection.dropped.none()  # type: ignore[no-any-return]
 
-    def _start(self, function: Any, *arguments: Any, keep: Any, value: Any = None, made: Callable[[bytes], Any] | None = None,
+    def _start(self, function: Any, *arguments: Any, keep: Any, value: Any = None, made: Callable[[bytes, Any], Any] | None = None,
                hidden: bool = False, **given: Any) -> Request:
         if hidden:
             self._connection.may_block()
@@ -44,7 +42,7 @@ class Calls:
         request = Request(self._connection, function.__name__, self._weak, (self, keep, wanted), value, made, wanted.user_data)
         return (request._hide() if hidden else request)._begin(start)
 
-    def _prepare(self, function: Any, *arguments: Any, keep: Any, value: Any = None, made: Callable[[bytes], Any] | None = None,
+    def _prepare(self, function: Any, *arguments: Any, keep: Any, value: Any = None, made: Callable[[bytes, Any], Any] | None = None,
                  collective: bool = True, **given: Any) -> Persistent:
         """As _start, for x_init."""
         wanted = _Given(**given)
@@ -56,24 +54,18 @@ class Calls:
         return Persistent(self, collective, prepare, function.__name__, self._weak, (self, keep, wanted), value, made,
                           wanted.user_data)
 
-    @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Not while another thread is inside a collective of this group: nothing orders the two."""
-        if not _quick.enter(self._gate):
-            text = "another thread is inside a collective of this group: give each thread a group of its own"
-            raise CallError(BAD_STATE, f"BAD_STATE: {text}", text=text)
-        try:
-            yield
-        finally:
-            _quick.leave(self._gate)
+    def _alone(self, function: Callable[[], Any]) -> Any:
+        """What it gives; not while another thread is inside a collective of this group: nothing orders the two."""
+        return _quick.alone(function, self._gate)
 
-    def _blocking(self, row: Row, *arguments: Any, **given: Any) -> Any:
-        with self._alone():
-            return self._collective(row, *arguments, hidden=True, **given)._finish()
+    def _blocking(self, row: Row, values: Any = None, **given: Any) -> Any:
+        if isinstance(values, _arrays.COPIED) and row.memory != "data":
+            result = getattr(self, row.name)(np.array(values), **given)
+            return as_given(None, result) if given.get("out") is None else result
+        return self._alone(lambda: self._collective(row, values, hidden=True, **given)._finish())
 
     def _begin(self, row: Row, *arguments: Any, **given: Any) -> Request:
-        with self._alone():
-            begun: Request = self._collective(row, *arguments, **given)
+        begun: Request = self._alone(lambda: self._collective(row, *arguments, **given))
         return begun
 
     def _init(self, row: Row, *arguments: Any, **given: Any) -> Persistent:
@@ -101,14 +93,13 @@ class Calls:
         elif row.memory == "in_out_own_counts":
             arguments, result = self._exchanged(row, values, send_counts, receive_counts, out)
         operands = (_arrays.reduction(op),) * row.reduces + (root,) * row.rooted
-        made = copied and out is None and isinstance(result, np.ndarray)
         if scalar is not None:
-            dtype = values.dtype if isinstance(values, np.ndarray) else _arrays.new(0, arguments[3]).dtype
-            given["scalar"] = _arrays.scalar_of(scalar, dtype)
+            given["scalar"] = _arrays.scalar_of(scalar, values.dtype if isinstance(values, np.ndarray) else arguments[3])
+        kept = values, result, _arrays.held(values, result)
         if persistent:
-            return self._prepare(getattr(lib, f"nexar_{row.name}_init"), *arguments, *operands, keep=values, value=result, **given)
-        return self._start(getattr(lib, f"nexar_{row.name}_start"), *arguments, *operands, keep=values, value=result,
-                           made=(lambda _: np.ndarray.tolist(result)) if made else None, **given)
+            return self._prepare(getattr(lib, f"nexar_{row.name}_init"), *arguments, *operands, keep=kept, value=result, **given)
+        return self._start(getattr(lib, f"nexar_{row.name}_start"), *arguments, *operands, keep=kept, value=result,
+                           made=as_given if copied and out is None else None, **given)
 
     def _blocks(self, side: str, root: int) -> int:
         """Of an even side: how many blocks of `count` elements this rank has; 0: it has no such side."""
@@ -117,20 +108,25 @@ class Calls:
         return self.size if side.startswith("all") else 1
 
     def _room(self, values: Any, blocks: int) -> Any:
-        """An array for the result of a plain array: `blocks` times as large, of shape (blocks, *values.shape); or a rank's share of it.
-        None: the general way makes it, or says what is wrong."""
+        """An array for the result: `blocks` times as large, of shape (blocks, *values.shape); or a rank's share of it. None: the
+        general way makes it, or says what is wrong."""
         if type(values) is not np.ndarray or values.dtype not in _arrays._plain:
-            return None
+            elements, dtype = _looked_at(values)
+            if dtype is None or (blocks == 0 and elements % self.size):
+                return None
+            return np.empty((blocks, *_arrays.shape_of(values, elements)) if blocks > 0 else elements // self.size, dtype)
         if blocks > 0:
             return np.empty((blocks, *values.shape), values.dtype)
         return None if values.size % self.size else np.empty(values.size // self.size, values.dtype)
 
     def _packed_room(self, values: Any, counts: Any, own: bool = False) -> Any:
         """The same of so many elements, of this rank or of all."""
-        if type(values) is not np.ndarray or values.dtype not in _arrays._plain or type(counts) is not list or len(counts) != self.size:
+        if type(counts) is not list or len(counts) != self.size:
             return None
+        plain = type(values) is np.ndarray and values.dtype in _arrays._plain
+        dtype = values.dtype if plain else _looked_at(values)[1]
         try:
-            return np.empty(counts[self.rank] if own else sum(counts), values.dtype)
+            return None if dtype is None else np.empty(counts[self.rank] if own else sum(counts), dtype)
         except Exception:
             return None
 
@@ -183,6 +179,17 @@ class Calls:
         if side.endswith("_at_root") and self.rank != root:
             return None
         return sum(counts) if side.startswith("packed") else counts[self.rank]
+
+
+def as_given(_: Any, result: Any) -> Any:
+    """The result of a number as a number, of a list as a list."""
+    return result.tolist() if isinstance(result, np.ndarray) else result
+
+
+def _looked_at(values: Any) -> tuple[int, np.dtype[Any] | None]:
+    """(elements, dtype) of memory that the quick way takes, where numpy has that dtype."""
+    found = _quick.look(values)
+    return (0, None) if found is NotImplemented else (found[0], _arrays.BY_NUMBER.get(found[1]))
 
 
 def needed(row: Row, out: Any) -> Any:

@@ -63,23 +63,19 @@ class Children(Calls):
     def split(self, colour: int | None, key: int = 0, **given: Any) -> Group | None:
         """The child of the ranks that give the same colour, 0 .. 2**32 - 2, in the order of their keys; equal keys in this
         group's order. colour None: no child, and None is returned. The child outlives this group, and is freed like any."""
-        with self._alone():
-            return self.__split(colour, key, hidden=True, **given)._finish()  # type: ignore[no-any-return]
+        return self._alone(lambda: self.__split(colour, key, hidden=True, **given)._finish())  # type: ignore[no-any-return]
 
     def split_start(self, colour: int | None, key: int = 0, *, user_data: int = 0, **given: Any) -> Request:
         """Begins split. The Request's wait() returns the Group, or None."""
-        with self._alone():
-            return self.__split(colour, key, user_data=user_data, **given)
+        return self._alone(lambda: self.__split(colour, key, user_data=user_data, **given))  # type: ignore[no-any-return]
 
     def dup(self, **given: Any) -> Group:
         """A child with the same ranks: for a thread, or a library, that needs an order of collectives of its own."""
-        with self._alone():
-            return self.__dup(hidden=True, **given)._finish()  # type: ignore[no-any-return]
+        return self._alone(lambda: self.__dup(hidden=True, **given)._finish())  # type: ignore[no-any-return]
 
     def dup_start(self, *, user_data: int = 0, **given: Any) -> Request:
         """Begins dup. The Request's wait() returns the Group."""
-        with self._alone():
-            return self.__dup(user_data=user_data, **given)
+        return self._alone(lambda: self.__dup(user_data=user_data, **given))  # type: ignore[no-any-return]
 
     def create(self, ranks: Sequence[int], tag: int = 0, **given: Any) -> Group:
         """A child of these ranks, in the order of the list. Only they call, each with the same list, in any thread; it has

@@ -106,13 +106,18 @@ _CLASSES: dict[int, type[Error]] = {1: CallError, 2: RetryError, 3: OperationErr
             7: SessionError, 8: NexarSystemError}
 
 
-def error_of(status: int) -> Error:
-    """The Error of a status that the last nexar call on this thread returned."""
+def error_of(status: int, known: bytes | None = None) -> Error:
+    """The Error of a status that the last nexar call on this thread returned; known: its nexar_error, which _native has looked up
+    before the handler of a signal could make another call."""
     kind = _CLASSES.get(lib.nexar_status_class(status), Error)
     if status == _TIMED_OUT:
         kind = TimedOut
-    last = _library.Error(struct_size=ctypes.sizeof(_library.Error))
-    if lib.nexar_last_error(byref(last)) != 0 or last.code != status:
+    if known is None:
+        last = _library.Error(struct_size=ctypes.sizeof(_library.Error))
+        lib.nexar_last_error(byref(last))
+    else:
+        last = _library.Error.from_buffer_copy(known) if known else _library.Error()
+    if last.code != status:
         return kind(status)
     line = ctypes.create_string_buffer(2048)
     lib.nexar_error_line(byref(last), line, len(line), None)

@@ -35,6 +35,6 @@ class Future(concurrent.futures.Future[Any]):
             error = why
         if self.set_running_or_notify_cancel():
             if error is not None:
-                self.set_exception(error)
+                self.set_exception(error.with_traceback(None))  # in which this is, and so the future that has the error
             else:
                 self.set_result(value)

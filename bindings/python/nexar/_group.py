@@ -108,21 +108,24 @@ class Group(Collectives, Messages, Children, Objects):
         if not self._dropped:
             if _quick.message(_quick.SEND, self._handle, values, to, tag, False, timeout, match_id, priority, 0, None) is not NotImplemented:
                 return
+        if isinstance(values, _arrays.COPIED):
+            return self.send(np.array(values), to, tag, timeout=timeout, match_id=match_id, priority=priority)
         self._send(values, to, tag, hidden=True, timeout=timeout, match_id=match_id, priority=priority)._finish()
 
     def send_start(self, values: Values, to: int, tag: int = 0, *, timeout: float | None = None, match_id: int = 0,
                    user_data: int = 0, priority: int | None = None) -> Request:
         """Begins send."""
         if not self._dropped or self._may_start():
-            request = Request(self._connection, "send", self._weak, (self, values), None, None, user_data)
-            begun = _quick.message(_quick.SEND, self._handle, values, to, tag, False, timeout, match_id, priority, 0, request)
+            given = values if type(values) is np.ndarray else _arrays.lifted(values)[0]
+            request = Request(self._connection, "send", self._weak, (self, given), None, None, user_data)
+            begun = _quick.message(_quick.SEND, self._handle, given, to, tag, False, timeout, match_id, priority, 0, request)
             if begun is not NotImplemented:
                 return begun  # type: ignore[no-any-return]
         return self._send(values, to, tag, timeout=timeout, match_id=match_id, user_data=user_data, priority=priority)
 
     def _send(self, values: Values, to: int, tag: int, **given: Any) -> Request:
         values, _ = _arrays.lifted(values)
-        return self._start(lib.nexar_send_start, *_arrays.array(values, False), to, tag, keep=values, **given)
+        return self._start(lib.nexar_send_start, *_arrays.array(values, False), to, tag, keep=(values, _arrays.held(values)), **given)
 
     def send_init(self, values: Values, to: int, tag: int = 0, *, timeout: float | None = None, match_id: int = 0,
                   user_data: int = 0, priority: int | None = None) -> Persistent:
@@ -131,7 +134,7 @@ class Group(Collectives, Messages, Children, Objects):
         values, copied = _arrays.lifted(values)
         if copied:
             raise TypeError("a persistent operation reads its values at each start: give an array")
-        return self._prepare(lib.nexar_send_init, *_arrays.array(values, False), to, tag, keep=values,
+        return self._prepare(lib.nexar_send_init, *_arrays.array(values, False), to, tag, keep=(values, _arrays.held(values)),
                              collective=False, timeout=timeout, match_id=match_id, user_data=user_data, priority=priority)
 
     def recv_init(self, values: Memory, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, timeout: float | None = None,
@@ -139,8 +142,8 @@ class Group(Collectives, Messages, Children, Objects):
         """Prepares recv: wait() of each start() returns (source, tag, elements). Raises ValueError for memory that cannot be
         used, and nexar.Error."""
         address, elements, dtype = _arrays.array(values, True)
-        return self._prepare(lib.nexar_recv_init, address, elements, dtype, source, tag, keep=values, collective=False,
-                             made=received(int(lib.nexar_dtype_size(dtype))), timeout=timeout,
+        return self._prepare(lib.nexar_recv_init, address, elements, dtype, source, tag, keep=(values, _arrays.held(values)),
+                             collective=False, value=int(lib.nexar_dtype_size(dtype)), made=received, timeout=timeout,
                              match_id=match_id, user_data=user_data, priority=priority)
 
     def recv(self, values: Memory, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, timeout: float | None = None,
@@ -157,8 +160,8 @@ class Group(Collectives, Messages, Children, Objects):
     def recv_start(self, values: Memory, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, timeout: float | None = None,
                    match_id: int = 0, user_data: int = 0, priority: int | None = None) -> Request:
         """Begins recv."""
-        if type(values) is np.ndarray and (not self._dropped or self._may_start()):
-            request = Request(self._connection, "recv", self._weak, (self, values), None, received(values.itemsize), user_data)
+        if not self._dropped or self._may_start():
+            request = Request(self._connection, "recv", self._weak, (self, values), None, received, user_data)
             begun = _quick.message(_quick.RECV, self._handle, values, source, tag, True, timeout, match_id, priority, 0, request)
             if begun is not NotImplemented:
                 return begun  # type: ignore[no-any-return]
@@ -166,8 +169,8 @@ class Group(Collectives, Messages, Children, Objects):
 
     def _recv(self, values: Memory, source: int, tag: int, **given: Any) -> Request:
         address, elements, dtype = _arrays.array(values, True)
-        return self._start(lib.nexar_recv_start, address, elements, dtype, source, tag, keep=values,
-                           made=received(int(lib.nexar_dtype_size(dtype))), **given)
+        return self._start(lib.nexar_recv_start, address, elements, dtype, source, tag, keep=(values, _arrays.held(values)),
+                           value=int(lib.nexar_dtype_size(dtype)), made=received, **given)
 
 
 def reason_of(exception: BaseException) -> str:

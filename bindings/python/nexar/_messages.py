@@ -49,8 +49,8 @@ class Message:
                    priority: int | None = None) -> Request:
         """Begins recv."""
         group = self._group
-        if type(values) is np.ndarray and (not group._dropped or group._may_start()):
-            request = Request(group._connection, "mrecv", group._weak, (group, values), None, received(values.itemsize), user_data)
+        if not group._dropped or group._may_start():
+            request = Request(group._connection, "mrecv", group._weak, (group, values), None, received, user_data)
             begun = _quick.mrecv(_quick.MRECV, group._handle, self._number, values, timeout, 0, priority, 0, request)
             if begun is not NotImplemented:
                 self._apart = False
@@ -59,8 +59,9 @@ class Message:
 
     def _recv(self, values: Memory, **given: Any) -> Request:
         address, elements, dtype = _arrays.array(values, True)
-        request: Request = self._group._start(lib.nexar_mrecv_start, self._number, address, elements, dtype, keep=values,
-                                              made=received(int(lib.nexar_dtype_size(dtype))), **given)
+        request: Request = self._group._start(lib.nexar_mrecv_start, self._number, address, elements, dtype,
+                                              keep=(values, _arrays.held(values)), value=int(lib.nexar_dtype_size(dtype)), made=received,
+                                              **given)
         self._apart = False
         return request
 
@@ -116,14 +117,14 @@ class Messages(Calls):
                     user_data: int = 0, priority: int | None = None) -> Request:
         """Begins probe."""
         if not self._dropped or self._may_start():
-            request = Request(self._connection, "probe", self._weak, (self,), None, received(1), user_data)
+            request = Request(self._connection, "probe", self._weak, (self,), 1, received, user_data)
             begun = _quick.probe(_quick.PROBE, self._handle, source, tag, timeout, 0, priority, 0, request)
             if begun is not NotImplemented:
                 return begun  # type: ignore[no-any-return]
         return self._probe(source, tag, timeout=timeout, user_data=user_data, priority=priority)
 
     def _probe(self, source: int, tag: int, **given: Any) -> Request:
-        return self._start(lib.nexar_probe_start, source, tag, keep=None, made=received(1), **given)
+        return self._start(lib.nexar_probe_start, source, tag, keep=None, value=1, made=received, **given)
 
     def mprobe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, timeout: float | None = None,
                priority: int | None = None) -> Message:
@@ -160,6 +161,8 @@ class Messages(Calls):
             got = _quick.exchange(_quick.SEND, _quick.RECV, self._handle, values, to, send_tag, out, source, tag, timeout, 0, priority, 0, None)
             if got is not NotImplemented:
                 return got  # type: ignore[no-any-return]
+        if isinstance(values, _arrays.COPIED):
+            return self.sendrecv(np.array(values), to, out, source, send_tag, tag, timeout=timeout, priority=priority)
         _must_be_apart(values, out)  # refused before anything is sent
         given: dict[str, Any] = {"timeout": timeout, "priority": priority}
         return self._exchange(self._send(values, to, send_tag, hidden=True, **given), out, source, tag, given)
@@ -169,6 +172,11 @@ class Messages(Calls):
         """As sendrecv with one array: a copy of it is sent, and the message received is written into it. Returns (source,
         tag, elements). After an error its content is not specified. Raises ValueError for memory that cannot be used, and
         nexar.Error."""
+        if not self._dropped:  # a small one
+            got = _quick.exchange(_quick.SEND, _quick.RECV, self._handle, None, to, send_tag, values, source, tag, timeout, 0, priority, 0,
+                                  None)
+            if got is not NotImplemented:
+                return got  # type: ignore[no-any-return]
         if _quick.start is not None and not self._dropped and type(values) is np.ndarray:
             copied, spare = self._connection.copied(values)
             try:
@@ -204,32 +212,59 @@ class Messages(Calls):
               priority: int | None = None) -> None:
         """One message of all elements of the arrays, which have one dtype, without joining them. Raises ValueError for
         memory that cannot be used, and nexar.Error."""
+        if not self._dropped:
+            given = _memories(pieces)
+            if _quick.pieces(_quick.SENDV, self._handle, given, to, tag, False, timeout, 0, priority, 0, None) is not NotImplemented:
+                return
         self._sendv(pieces, to, tag, hidden=True, timeout=timeout, priority=priority)._finish()
 
     def sendv_start(self, pieces: Sequence[Values], to: int, tag: int = 0, *, timeout: float | None = None,
                     user_data: int = 0, priority: int | None = None) -> Request:
         """Begins sendv."""
+        if not self._dropped or self._may_start():
+            given = _memories(pieces)
+            request = Request(self._connection, "sendv", self._weak, (self, given), None, None, user_data)
+            begun = _quick.pieces(_quick.SENDV, self._handle, given, to, tag, False, timeout, 0, priority, 0, request)
+            if begun is not NotImplemented:
+                return begun  # type: ignore[no-any-return]
         return self._sendv(pieces, to, tag, timeout=timeout, user_data=user_data, priority=priority)
 
     def _sendv(self, pieces: Sequence[Values], to: int, tag: int, **given: Any) -> Request:
         arrays, dtype, kept = pieces_of(pieces, False)
-        return self._start(lib.nexar_sendv_start, arrays, len(arrays), dtype, to, tag, keep=kept, **given)
+        return self._start(lib.nexar_sendv_start, arrays, len(arrays), dtype, to, tag, keep=(kept, _arrays.held(*kept)), **given)
 
     def recvv(self, pieces: Sequence[Memory], source: int = ANY_SOURCE, tag: int = ANY_TAG, *,
               timeout: float | None = None, priority: int | None = None) -> tuple[int, int, int]:
         """The oldest message that matches, into the arrays one after the other; it may be shorter. Returns (source, tag,
         elements). Raises ValueError for memory that cannot be used, and nexar.Error."""
+        if not self._dropped:
+            got = _quick.pieces(_quick.RECVV, self._handle, pieces if type(pieces) is list else None, source, tag, True, timeout, 0, priority,
+                                0, None)
+            if got is not NotImplemented:
+                return got  # type: ignore[no-any-return]
         return self._recvv(pieces, source, tag, hidden=True, timeout=timeout, priority=priority)._finish()  # type: ignore[no-any-return]
 
     def recvv_start(self, pieces: Sequence[Memory], source: int = ANY_SOURCE, tag: int = ANY_TAG, *,
                     timeout: float | None = None, user_data: int = 0, priority: int | None = None) -> Request:
         """Begins recvv."""
+        if type(pieces) is list and (not self._dropped or self._may_start()):
+            request = Request(self._connection, "recvv", self._weak, (self, pieces[:]), None, received, user_data)
+            begun = _quick.pieces(_quick.RECVV, self._handle, pieces, source, tag, True, timeout, 0, priority, 0, request)
+            if begun is not NotImplemented:
+                return begun  # type: ignore[no-any-return]
         return self._recvv(pieces, source, tag, timeout=timeout, user_data=user_data, priority=priority)
 
     def _recvv(self, pieces: Sequence[Memory], source: int, tag: int, **given: Any) -> Request:
         arrays, dtype, kept = pieces_of(pieces, True)
-        return self._start(lib.nexar_recvv_start, arrays, len(arrays), dtype, source, tag, keep=kept,
-                           made=received(int(lib.nexar_dtype_size(dtype))), **given)
+        return self._start(lib.nexar_recvv_start, arrays, len(arrays), dtype, source, tag, keep=(kept, _arrays.held(*kept)),
+                           value=int(lib.nexar_dtype_size(dtype)), made=received, **given)
+
+
+def _memories(pieces: Any) -> Any:
+    """A list of memory, with copies of numbers and lists; None: it is no list."""
+    if type(pieces) is not list:
+        return None
+    return [np.array(piece) if isinstance(piece, _arrays.COPIED) else piece for piece in pieces]
 
 
 def pieces_of(pieces: Sequence[Any], write: bool) -> tuple[Any, int, list[Any]]:

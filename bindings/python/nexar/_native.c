@@ -1,4 +1,4 @@
-/* _native - the hot calls of the Python package: operations on plain numpy arrays, waited for or only begun.
+/* _native - the hot calls of the Python package: operations on memory, waited for or only begun.
  * What is not plain gets NotImplemented, and the package's general way takes it: so this file has no rule of
  * an operation.
  *
@@ -37,17 +37,30 @@ static char* gate_of(PyObject* gate) {
     return byte != NULL && *byte == 0 ? byte : NULL; /* otherwise the general way says what is wrong */
 }
 
-static PyObject* enter(PyObject* module, PyObject* gate) {
+/* function, gates: what the function gives, called inside all gates; NotImplemented: a thread is inside one
+ * of them. In C, as between two lines of Python the handler of a signal may raise. */
+static CALL(inside) {
     (void)module;
-    char* byte = gate_of(gate);
-    if (byte != NULL) *byte = 1;
-    return PyBool_FromLong(byte != NULL);
+    Py_ssize_t taken = 1;
+    while (taken < n && gate_of(a[taken]) != NULL) *PyByteArray_AsString(a[taken++]) = 1;
+    PyObject* given = taken == n ? PyObject_CallNoArgs(a[0]) : Py_NewRef(Py_NotImplemented);
+    while (--taken > 0) *PyByteArray_AsString(a[taken]) = 0;
+    return given;
 }
 
-static PyObject* leave(PyObject* module, PyObject* gate) {
+/* number, gate or None: starts a persistent request. The status; NotImplemented: a thread is inside the gate.
+ */
+CALL(call_start) {
     (void)module;
-    if (PyByteArray_Check(gate)) *PyByteArray_AsString(gate) = 0;
-    Py_RETURN_NONE;
+    char* gate = n == 2 && a[1] != Py_None ? gate_of(a[1]) : NULL;
+    if (n != 2 || (gate == NULL && a[1] != Py_None)) Py_RETURN_NOTIMPLEMENTED;
+    const nexar_request request = PyLong_AsUnsignedLongLong(a[0]);
+    if (PyErr_Occurred()) return NULL;
+    nexar_status status;
+    if (gate != NULL) *gate = 1;
+    Py_BEGIN_ALLOW_THREADS status = library.start(request);
+    Py_END_ALLOW_THREADS if (gate != NULL)* gate = 0;
+    return status == NEXAR_OK ? PyLong_FromLong(0) : error_of(status);
 }
 
 typedef struct {
@@ -63,6 +76,7 @@ typedef struct {
     int dtype, reduction;
     uint32_t root;
     nexar_request request;
+    number scalar;
 } collective;
 
 static nexar_status start_shape(collective* c) {
@@ -84,20 +98,28 @@ static nexar_status start_one_side(collective* c) {
     return ((start_data)c->op->start)(c->group, c->out, c->count, c->dtype, c->root, c->o.given, &c->request);
 }
 
+static PyObject* refuse(collective* c) {
+    release_views(&c->held);
+    return not_plain();
+}
+
 /* Starts it inside the gate. One that is only begun gives the number of its request; else it is waited for,
  * and gives back `result`. */
 static PyObject* run(collective* c, nexar_status (*start)(collective*), PyObject* result) {
     nexar_completion end;
     begin(&end);
+    if (c->o.begins != NULL && !keep_views(c->o.begins, &c->held)) return refuse(c);
+    if (*c->gate != 0) return refuse(c); /* by now: a tensor's own code may have run */
     *c->gate = 1;
     PyThreadState* unlocked =
         c->held.held == 0 || c->held.views[0].len < LARGE_BYTES ? NULL : PyEval_SaveThread();
     const nexar_status started = start(c);
     if (unlocked != NULL) PyEval_RestoreThread(unlocked);
     PyObject* out = NULL;
-    if (started != NEXAR_OK)
+    if (started != NEXAR_OK) {
         raise_status(started);
-    else if (c->o.begins != NULL)
+        if (c->o.begins != NULL) keep_nothing(c->o.begins);
+    } else if (c->o.begins != NULL)
         out = begun(c->o.begins, c->request, &c->held);
     else if (finish(c->request, &end, &c->held) == 0)
         out = Py_NewRef(result);
@@ -123,12 +145,6 @@ static int begin_call(collective* c, PyObject* const* a, Py_ssize_t n, Py_ssize_
     return c->gate != NULL && c->op->start != NULL && options_of(a + arguments, &c->o);
 }
 
-static PyObject* not_plain(collective* c) {
-    PyErr_Clear();
-    release_views(&c->held);
-    Py_RETURN_NOTIMPLEMENTED;
-}
-
 /* number, gate, group, and options */
 static CALL(nothing) {
     (void)module;
@@ -143,8 +159,9 @@ static CALL(data) {
     collective c;
     if (!begin_call(&c, a, n, 6) || !PyLong_Check(a[4])) Py_RETURN_NOTIMPLEMENTED;
     const long root = PyLong_AsLong(a[4]);
+    if (PyErr_Occurred() || root < 0 || root >= NEXAR_RANKS_MAX) return not_plain();
     const Py_buffer* values = memory_of(a[3], a[5] == Py_True, &c.held, &c.dtype);
-    if (PyErr_Occurred() || values == NULL || root < 0 || root >= NEXAR_RANKS_MAX) return not_plain(&c);
+    if (values == NULL) return refuse(&c);
     c.out = values->buf;
     c.count = (uint64_t)(values->len / values->itemsize);
     c.root = (uint32_t)root;
@@ -164,24 +181,35 @@ static int counted(collective* c, const Py_buffer* values, const Py_buffer* targ
            (out == 0 || (uint64_t)(target->len / target->itemsize) == c->count * (uint64_t)out);
 }
 
-/* number, gate, group, values, out, reduction, root, blocks of in, blocks of out, and options: an operation
- * with two sides. 0 blocks: this rank has no such side, and gets None if it is the output. */
+/* premul_sum's factor, once the dtype is known. 0: it is not plain. */
+static int give_scalar(collective* c, PyObject* scalar) {
+    if (scalar == Py_None) return 1;
+    if (!scalar_of(scalar, c->dtype, &c->scalar)) return 0;
+    if (c->o.given == NULL) c->o.values = (nexar_op_options)NEXAR_OP_OPTIONS_INIT;
+    c->o.values.scalar = &c->scalar;
+    c->o.given = &c->o.values;
+    return 1;
+}
+
+/* number, gate, group, values, out, reduction, scalar, root, blocks of in, blocks of out, and options: an
+ * operation with two sides. 0 blocks: this rank has no such side, and gets None if it is the output. */
 static CALL(sides) {
     (void)module;
     collective c;
-    if (!begin_call(&c, a, n, 9) || !PyLong_Check(a[6])) Py_RETURN_NOTIMPLEMENTED;
-    const long reduction = PyLong_AsLong(a[5]), root = PyLong_AsLong(a[6]), in = PyLong_AsLong(a[7]),
-               out = PyLong_AsLong(a[8]);
+    if (!begin_call(&c, a, n, 10) || !PyLong_Check(a[7])) Py_RETURN_NOTIMPLEMENTED;
+    const long reduction = PyLong_AsLong(a[5]), root = PyLong_AsLong(a[7]), in = PyLong_AsLong(a[8]),
+               out = PyLong_AsLong(a[9]);
+    if (PyErr_Occurred() || reduction < 0 || root < 0 || root >= NEXAR_RANKS_MAX) return not_plain();
     PyObject* result = out == 0 ? Py_None : a[4] == Py_None ? a[3] : a[4];
     int other = -1;
     const Py_buffer *values = NULL, *target = NULL;
-    if (in > 0) values = memory_of(a[3], result == a[3], &c.held, &c.dtype);
+    if (in > 0 && (values = memory_of(a[3], result == a[3], &c.held, &c.dtype)) == NULL) return refuse(&c);
     if (out > 0)
         target =
             in > 0 && result == a[3] ? values : memory_of(result, 1, &c.held, in > 0 ? &other : &c.dtype);
-    if (PyErr_Occurred() || !counted(&c, values, target, in, out) || reduction < 0 || root < 0 ||
-        root >= NEXAR_RANKS_MAX || (values != NULL && target != values && out != 0 && other != c.dtype))
-        return not_plain(&c);
+    if (!counted(&c, values, target, in, out) ||
+        (values != NULL && target != values && out != 0 && other != c.dtype) || !give_scalar(&c, a[6]))
+        return refuse(&c);
     c.reduction = (int)reduction;
     c.root = (uint32_t)root;
     return run(&c, start_shape, result);
@@ -229,7 +257,7 @@ static const Py_buffer* side_of(collective* c, PyObject* array, int write, uint6
 
 /* Reads counts and sides, as call_packed has them. 0: they are not plain. */
 static int read_packed(collective* c, PyObject* const* a, long rank, long size) {
-    const long in = PyLong_AsLong(a[11]), out = PyLong_AsLong(a[12]);
+    const long in = PyLong_AsLong(a[12]), out = PyLong_AsLong(a[13]);
     uint64_t sum, received;
     if (!read_counts(a[5], size, c->counts, &sum)) return 0;
     received = sum;
@@ -252,14 +280,15 @@ static int read_packed(collective* c, PyObject* const* a, long rank, long size) 
     return 1;
 }
 
-/* number, gate, group, values, out, counts, receive counts (None: it has none), reduction, root, rank, size,
- * what this rank has of both sides, and options. One that has no output gets None. */
+/* number, gate, group, values, out, counts, receive counts (None: it has none), reduction, scalar, root,
+ * rank, size, what this rank has of both sides, and options. One that has no output gets None. */
 static CALL(packed) {
     (void)module;
     collective c;
-    if (!begin_call(&c, a, n, 13) || !PyLong_Check(a[8])) Py_RETURN_NOTIMPLEMENTED;
-    const long reduction = PyLong_AsLong(a[7]), root = PyLong_AsLong(a[8]), rank = PyLong_AsLong(a[9]),
-               size = PyLong_AsLong(a[10]);
+    if (!begin_call(&c, a, n, 14) || !PyLong_Check(a[9])) Py_RETURN_NOTIMPLEMENTED;
+    const long reduction = PyLong_AsLong(a[7]), root = PyLong_AsLong(a[9]), rank = PyLong_AsLong(a[10]),
+               size = PyLong_AsLong(a[11]);
+    if (PyErr_Occurred() || reduction < 0 || root < 0 || root >= NEXAR_RANKS_MAX) return not_plain();
     uint64_t* counts = PyMem_Malloc(2 * (size_t)size * sizeof *counts);
     if (counts == NULL) return PyErr_NoMemory();
     c.counts = counts;
@@ -267,9 +296,8 @@ static CALL(packed) {
     c.reduction = (int)reduction;
     c.root = (uint32_t)root;
     PyObject* done;
-    if (!read_packed(&c, a, rank, size) || PyErr_Occurred() || reduction < 0 || root < 0 ||
-        root >= NEXAR_RANKS_MAX)
-        done = not_plain(&c);
+    if (!read_packed(&c, a, rank, size) || !give_scalar(&c, a[8]))
+        done = refuse(&c);
     else
         done = run(&c, start_counts, c.out == NULL ? Py_None : a[4]);
     PyMem_Free(counts);
@@ -278,14 +306,15 @@ static CALL(packed) {
 
 /* ---- Set-up ---- */
 
-/* bind(addresses, error_of, array_type): of the library's functions, in the order below */
+/* bind(addresses, error_of, array_type, copied): of the library's functions, in the order below */
 static PyObject* bind(PyObject* module, PyObject* args) {
     (void)module;
-    PyObject *addresses, *error_of, *array_type;
-    void* const to[] = {&library.wait,   &library.test,    &library.wait_any, &library.wait_some,
-                        &library.cancel, &library.release, &library.start,    &library.mprobe};
+    PyObject *addresses, *error_of, *array_type, *copied;
+    void* const to[] = {&library.wait,   &library.test,      &library.wait_any, &library.wait_some,
+                        &library.cancel, &library.release,   &library.start,    &library.mprobe,
+                        &library.poll,   &library.last_error};
     enum { COUNT = sizeof to / sizeof to[0] };
-    if (!PyArg_ParseTuple(args, "OOO", &addresses, &error_of, &array_type)) return NULL;
+    if (!PyArg_ParseTuple(args, "OOOO", &addresses, &error_of, &array_type, &copied)) return NULL;
     if (!PyTuple_Check(addresses) || PyTuple_Size(addresses) != COUNT)
         return PyErr_Format(PyExc_TypeError, "want %d addresses", (int)COUNT);
     for (int i = 0; i < COUNT; ++i) {
@@ -295,9 +324,15 @@ static PyObject* bind(PyObject* module, PyObject* args) {
     }
     library.error_of = Py_NewRef(error_of); /* once per process: kept for ever */
     library.array_type = Py_NewRef(array_type);
-    library.key = PyUnicode_InternFromString("_key");
-    library.number = PyUnicode_InternFromString("_number");
-    if (library.key == NULL || library.number == NULL) return NULL;
+    library.copied = Py_NewRef(copied);
+    const struct {
+        PyObject** to;
+        const char* name;
+    } names[] = {{&library.key, "_key"},          {&library.number, "_number"},
+                 {&library.kept, "_kept"},        {&library.value, "_value"},
+                 {&library.dlpack, "__dlpack__"}, {&library.readonly, "readonly"}};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; ++i)
+        if ((*names[i].to = PyUnicode_InternFromString(names[i].name)) == NULL) return NULL;
     Py_RETURN_NONE;
 }
 
@@ -318,20 +353,22 @@ static PyObject* set_operation(PyObject* module, PyObject* args) {
 static PyMethodDef methods[] = {
     {"bind", bind, METH_VARARGS, NULL},
     {"operation", set_operation, METH_VARARGS, NULL},
-    {"enter", enter, METH_O, NULL},
-    {"leave", leave, METH_O, NULL},
+    {"inside", FAST(inside)},
+    {"look", FAST(call_look)},
     {"nothing", FAST(nothing)},
     {"data", FAST(data)},
     {"sides", FAST(sides)},
     {"packed", FAST(packed)},
     {"message", FAST(call_message)},
+    {"pieces", FAST(call_pieces)},
     {"exchange", FAST(call_exchange)},
     {"probe", FAST(call_probe)},
     {"mprobe", FAST(call_mprobe)},
     {"mrecv", FAST(call_mrecv)},
     {"ask", FAST(call_ask)},
     {"some", FAST(call_some)},
-    {"start", call_start, METH_O, NULL},
+    {"start", FAST(call_start)},
+    {"poll", FAST(call_poll)},
     {"free", call_free, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };

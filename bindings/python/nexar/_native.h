@@ -1,6 +1,6 @@
 /* What the parts of _native share: the library's functions, memory, options, and the end of a request.
  * _native.c has set-up and collectives, _native_memory.c memory and options, _native_messages.c messages and
- * probes, _native_requests.c requests. */
+ * probes, _native_pieces.c messages in pieces, _native_requests.c requests. */
 #pragma once
 #define Py_LIMITED_API 0x030b0000
 #define PY_SSIZE_T_CLEAN
@@ -28,8 +28,12 @@ typedef struct {
     nexar_status (*start)(nexar_request);
     nexar_status (*mprobe)(nexar_group*, uint32_t, uint64_t, nexar_message*, nexar_completion*,
                            const nexar_op_options*);
-    PyObject *error_of, *array_type; /* status -> exception; numpy.ndarray */
-    PyObject *key, *number;          /* names of a Request's attributes */
+    nexar_status (*poll)(nexar_session*, nexar_completion*, uint64_t, uint64_t, uint64_t*);
+    nexar_status (*last_error)(nexar_error*);
+    PyObject *error_of, *array_type,
+        *copied; /* (status, nexar_error) -> exception; numpy.ndarray; _arrays.COPIED */
+    PyObject *key, *number, *kept, *value; /* names of a Request's attributes */
+    PyObject *dlpack, *readonly;           /* and of a tensor's */
     operation operations[OPERATIONS_MAX];
 } functions;
 
@@ -44,8 +48,23 @@ typedef struct {
 
 void release_views(views* all);
 
-/* The memory of a plain array, held in `all`; NULL without an exception: not plain. */
-const Py_buffer* memory_of(PyObject* array, int write, views* all, int* dtype);
+/* Memory of an object with the buffer protocol or DLPack, on the CPU. 1: `view` holds it, and its len and
+ * itemsize are set. 0: it is not plain, or see not_plain. */
+int view_of(PyObject* memory, int write, Py_buffer* view, int* dtype);
+
+/* The same, held in `all`; NULL: as 0. */
+const Py_buffer* memory_of(PyObject* memory, int write, views* all, int* dtype);
+
+/* What a call returns for arguments that are not plain: NotImplemented. NULL where an exception is set that
+ * no refusal of an argument raises: of a signal's handler, in a tensor's own code. */
+PyObject* not_plain(void);
+
+/* What a Request that is begun must keep beside the objects themselves, from before the start on: a buffer
+ * that is exported cannot be resized. 0: with an exception. */
+int keep_views(PyObject* request, const views* held);
+
+/* One that was not started keeps nothing; an exception stays. */
+void keep_nothing(PyObject* request);
 
 /* ---- Options ---- */
 
@@ -60,8 +79,26 @@ typedef struct {
 /* What an operation is started with. 0: they are not plain. */
 int options_of(PyObject* const* a, options* o);
 
+/* One element of any dtype. */
+typedef union {
+    float f;
+    double d;
+    int8_t i8;
+    int16_t i16;
+    int32_t i32;
+    int64_t i64;
+    char bytes[16];
+} number;
+
+/* A Python number, or memory of one element, as one of that dtype. 0: it is not plain. */
+int scalar_of(PyObject* scalar, int dtype, number* into);
+
 /* ---- Requests ---- */
 
+/* Of the call of the library that this thread has just made: before anything of Python runs, which may make
+ * another.
+ */
+PyObject* error_of(nexar_status status);
 PyObject* raise_status(nexar_status status);
 
 void begin(nexar_completion* end);
@@ -79,12 +116,36 @@ int finish(nexar_request request, nexar_completion* end, views* held);
  */
 PyObject* begun(PyObject* object, nexar_request request, views* held);
 
+/* ---- Messages ---- */
+
+typedef struct {
+    views held;
+    const Py_buffer* values;
+    int dtype;
+    nexar_request request;
+    nexar_completion end;
+    uint64_t itemsize, count;
+} transfer;
+
+/* What the Request of a message must have before it begins. 0: with an exception. */
+int prepare_transfer(PyObject* request, const transfer* t, int receives);
+
+/* After a start: NULL, and an exception, where the library has refused it. Else its Request; or, waited for,
+ * None or (source, tag, elements). */
+PyObject* end_transfer(nexar_status started, transfer* t, PyObject* begins, int receives);
+
+/* A rank and a tag. 0: they are no such numbers. */
+int pattern_of(PyObject* source, PyObject* tag, uint32_t* from, uint64_t* of);
+
 #define CALL(name) PyObject* name(PyObject* module, PyObject* const* a, Py_ssize_t n)
 CALL(call_ask);
 CALL(call_some);
-PyObject* call_start(PyObject* module, PyObject* number);
+CALL(call_start);
+CALL(call_poll);
 PyObject* call_free(PyObject* module, PyObject* number);
+CALL(call_look);
 CALL(call_message);
+CALL(call_pieces);
 CALL(call_mrecv);
 CALL(call_probe);
 CALL(call_mprobe);

@@ -1,5 +1,6 @@
 /* Memory and options of _native: what is plain, and what of it the library gets. */
 #include <float.h>
+#include <string.h>
 
 #include "_native.h"
 
@@ -9,55 +10,192 @@ void release_views(views* all) {
     while (all->held > 0) PyBuffer_Release(&all->views[--all->held]);
 }
 
-/* The nexar_dtype of a buffer's format; -1: none that is plain. */
-static int dtype_of(const char* format, Py_ssize_t size) {
-    if (format == NULL || format[0] == 0 || format[1] != 0) return -1;
-    switch (format[0]) {
-        case 'f':
-            return NEXAR_F32;
-        case 'd':
-            return NEXAR_F64;
-        case 'e':
-            return NEXAR_F16;
-        case '?':
-            return NEXAR_BOOL;
-        case 'b':
-        case 'h':
-        case 'i':
-        case 'l':
-        case 'q':
-            return size == 1   ? NEXAR_I8
-                   : size == 2 ? NEXAR_I16
-                   : size == 4 ? NEXAR_I32
-                   : size == 8 ? NEXAR_I64
-                               : -1;
-        case 'B':
-        case 'H':
-        case 'I':
-        case 'L':
-        case 'Q':
-            return size == 1   ? NEXAR_U8
-                   : size == 2 ? NEXAR_U16
-                   : size == 4 ? NEXAR_U32
-                   : size == 8 ? NEXAR_U64
-                               : -1;
+static int integer_of(Py_ssize_t size, int is_signed) {
+    switch (size) {
+        case 1:
+            return is_signed ? NEXAR_I8 : NEXAR_U8;
+        case 2:
+            return is_signed ? NEXAR_I16 : NEXAR_U16;
+        case 4:
+            return is_signed ? NEXAR_I32 : NEXAR_U32;
+        case 8:
+            return is_signed ? NEXAR_I64 : NEXAR_U64;
         default:
             return -1;
     }
 }
 
-/* The memory of a plain array, held in `all`; NULL without an exception: not plain. */
-const Py_buffer* memory_of(PyObject* array, int write, views* all, int* dtype) {
-    if ((PyObject*)Py_TYPE(array) != library.array_type) return NULL;
-    Py_buffer* view = &all->views[all->held];
-    if (PyObject_GetBuffer(array, view, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | (write ? PyBUF_WRITABLE : 0)) <
-        0) {
-        PyErr_Clear();
-        return NULL;
+/* The nexar_dtype of one letter of a buffer's format; -1: none that is plain. */
+static int dtype_of_letter(char letter, Py_ssize_t size) {
+    if (letter == 'f') return size == 4 ? NEXAR_F32 : -1;
+    if (letter == 'd') return size == 8 ? NEXAR_F64 : -1;
+    if (letter == 'e') return size == 2 ? NEXAR_F16 : -1;
+    if (letter == '?') return size == 1 ? NEXAR_BOOL : -1;
+    if (letter != 0 && strchr("bhilq", letter) != NULL) return integer_of(size, 1);
+    if (letter != 0 && strchr("BHILQ", letter) != NULL) return integer_of(size, 0);
+    return -1;
+}
+
+/* Past the mark of this machine's byte order. */
+static const char* native_order(const char* format) {
+    const int little = (const union {
+                           int number;
+                           char first;
+                       }){.number = 1}
+                           .first;
+    return *format == '@' || *format == '=' || (*format == '<' && little) ? format + 1 : format;
+}
+
+/* A letter of "T{f:value:i:index:}", and past its name. */
+static char field_of(const char** format) {
+    const char* letter = native_order(*format);
+    const char* name = *letter != 0 && letter[1] == ':' ? strchr(letter + 2, ':') : NULL;
+    if (name == NULL) return 0;
+    *format = name + 1;
+    return *letter;
+}
+
+/* Of a packed struct of two fields. */
+static int dtype_of_pair(const char* format, Py_ssize_t size) {
+    const char value = field_of(&format), index = value == 0 ? 0 : field_of(&format);
+    const int is_long = index != 0 && strchr("lq", index) != NULL;
+    if (index == 0 || strcmp(format, "}") != 0) return -1;
+    if (value == 'f' && index == 'i') return size == 8 ? NEXAR_F32_I32 : -1;
+    if (value == 'd' && is_long) return size == 16 ? NEXAR_F64_I64 : -1;
+    if (value == 'i' && index == 'i') return size == 8 ? NEXAR_I32_I32 : -1;
+    return strchr("lq", value) != NULL && is_long && size == 16 ? NEXAR_I64_I64 : -1;
+}
+
+static int dtype_of(const char* format, Py_ssize_t size) {
+    if (format == NULL || size <= 0) return -1;
+    if (strncmp(format, "T{", 2) == 0) return dtype_of_pair(format + 2, size);
+    format = native_order(format);
+    return format[0] == 0 || format[1] != 0 ? -1 : dtype_of_letter(format[0], size);
+}
+
+/* DLPack's struct, dlpack.h, version 0: what __dlpack__ gives to who names no version. */
+typedef struct {
+    void* data;
+    int32_t device, device_number, dimensions;
+    uint8_t code, bits;
+    uint16_t lanes;
+    const int64_t *shape, *strides; /* in elements; no strides: contiguous */
+    uint64_t offset;                /* bytes */
+} tensor;
+
+static int dtype_of_tensor(const tensor* t) {
+    enum { SIGNED, UNSIGNED, FLOAT, BRAIN = 4, TRUTH = 6 };
+    if (t->lanes != 1 || t->bits % 8 != 0) return -1;
+    if (t->code == SIGNED || t->code == UNSIGNED) return integer_of(t->bits / 8, t->code == SIGNED);
+    if (t->code == FLOAT)
+        return t->bits == 16 ? NEXAR_F16 : t->bits == 32 ? NEXAR_F32 : t->bits == 64 ? NEXAR_F64 : -1;
+    if (t->code == BRAIN) return t->bits == 16 ? NEXAR_BF16 : -1;
+    return t->code == TRUTH && t->bits == 8 ? NEXAR_BOOL : -1;
+}
+
+/* Its elements; -1: it is not contiguous, or not in this process's memory. */
+static int64_t elements_of_tensor(const tensor* t) {
+    enum { CPU = 1, CUDA_HOST = 3, ROCM_HOST = 11, CUDA_MANAGED = 13 };
+    int64_t elements = 1;
+    int contiguous = 1;
+    if (t->device != CPU && t->device != CUDA_HOST && t->device != ROCM_HOST && t->device != CUDA_MANAGED)
+        return -1;
+    for (int32_t i = t->dimensions - 1; i >= 0; --i) {
+        contiguous &= t->strides == NULL || t->shape[i] <= 1 || t->strides[i] == elements;
+        elements *= t->shape[i];
     }
-    ++all->held;
+    return contiguous || elements == 0 ? elements : -1;
+}
+
+/* Memory of a tensor with DLPack; the view holds its capsule, which holds the tensor. */
+static int view_of_tensor(PyObject* object, int write, Py_buffer* view, int* dtype) {
+    if (!PyObject_HasAttr(object, library.dlpack)) return 0;
+    if (write && PyObject_HasAttr(object, library.readonly)) return 0; /* the general way looks what it is */
+    PyObject* capsule = PyObject_CallMethodObjArgs(object, library.dlpack, NULL);
+    if (capsule == NULL) return 0;
+    const tensor* t = PyCapsule_CheckExact(capsule) ? PyCapsule_GetPointer(capsule, "dltensor") : NULL;
+    const int64_t elements = t == NULL ? -1 : elements_of_tensor(t);
+    *dtype = elements < 0 ? -1 : dtype_of_tensor(t);
+    const int done = *dtype >= 0 && PyBuffer_FillInfo(view, capsule, (char*)t->data + t->offset,
+                                                      elements * (t->bits / 8), 0, PyBUF_SIMPLE) == 0;
+    if (done) view->itemsize = t->bits / 8;
+    Py_DECREF(capsule);
+    return done;
+}
+
+/* A number or a list: it is copied, which is not plain. */
+static int is_copied(PyObject* object) {
+    return PyObject_IsInstance(object, library.copied) != 0; /* or an exception */
+}
+
+int view_of(PyObject* memory, int write, Py_buffer* view, int* dtype) {
+    if ((PyObject*)Py_TYPE(memory) != library.array_type) {
+        if (is_copied(memory)) return 0;
+        if (!PyObject_CheckBuffer(memory)) return view_of_tensor(memory, write, view, dtype);
+    }
+    const int wanted = PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | (write ? PyBUF_WRITABLE : 0);
+    if (PyObject_GetBuffer(memory, view, wanted) < 0) return 0;
     *dtype = dtype_of(view->format, view->itemsize);
-    return *dtype < 0 ? NULL : view;
+    if (*dtype < 0) PyBuffer_Release(view);
+    return *dtype >= 0;
+}
+
+const Py_buffer* memory_of(PyObject* memory, int write, views* all, int* dtype) {
+    Py_buffer* view = &all->views[all->held];
+    if (!view_of(memory, write, view, dtype)) return NULL;
+    ++all->held;
+    return view;
+}
+
+PyObject* not_plain(void) {
+    PyObject* const refusals[] = {PyExc_TypeError, PyExc_ValueError, PyExc_OverflowError, PyExc_BufferError,
+                                  PyExc_RuntimeError};
+    int refused = PyErr_Occurred() == NULL;
+    for (size_t i = 0; !refused && i < sizeof refusals / sizeof refusals[0]; ++i)
+        refused = PyErr_ExceptionMatches(refusals[i]);
+    if (!refused) return NULL;
+    PyErr_Clear();
+    Py_RETURN_NOTIMPLEMENTED;
+}
+
+/* What keeps a view's memory as it is, when the view is gone. */
+static PyObject* holder_of(const Py_buffer* view) {
+    return PyCapsule_CheckExact(view->obj) ? Py_NewRef(view->obj) : PyMemoryView_FromObject(view->obj);
+}
+
+int keep_views(PyObject* request, const views* held) {
+    PyObject* kept = NULL;
+    for (int i = 0; i < held->held; ++i) {
+        if ((PyObject*)Py_TYPE(held->views[i].obj) == library.array_type) continue;
+        if (kept == NULL && (kept = PyObject_GetAttr(request, library.kept)) == NULL) return 0;
+        PyObject* holder = holder_of(&held->views[i]);
+        PyObject* both = holder == NULL ? NULL : PyTuple_Pack(2, kept, holder);
+        Py_XDECREF(holder);
+        Py_DECREF(kept);
+        if (both == NULL) return 0;
+        kept = both;
+    }
+    const int done = kept == NULL || PyObject_SetAttr(request, library.kept, kept) == 0;
+    Py_XDECREF(kept);
+    return done;
+}
+
+void keep_nothing(PyObject* request) {
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    if (PyObject_SetAttr(request, library.kept, Py_None) != 0) PyErr_Clear();
+    PyErr_Restore(type, value, trace);
+}
+
+/* memory: (elements, dtype) */
+CALL(call_look) {
+    (void)module;
+    Py_buffer view;
+    int dtype;
+    if (n != 1 || !view_of(a[0], 0, &view, &dtype)) return not_plain();
+    PyObject* found = Py_BuildValue("ni", view.len / view.itemsize, dtype);
+    PyBuffer_Release(&view);
+    return found;
 }
 
 /* ---- Options ---- */
@@ -97,4 +235,52 @@ int options_of(PyObject* const* a, options* o) {
     }
     o->given = &o->values;
     return 1;
+}
+
+/* ---- Scalars ---- */
+
+static int integer_scalar(long long value, int dtype, number* into) {
+    const int size = dtype == NEXAR_I8 || dtype == NEXAR_U8 || dtype == NEXAR_BOOL ? 1
+                     : dtype == NEXAR_I16 || dtype == NEXAR_U16                    ? 2
+                     : dtype == NEXAR_I32 || dtype == NEXAR_U32                    ? 4
+                     : dtype == NEXAR_I64 || dtype == NEXAR_U64                    ? 8
+                                                                                   : 0;
+    const int is_signed = dtype == NEXAR_I8 || dtype == NEXAR_I16 || dtype == NEXAR_I32 || dtype == NEXAR_I64;
+    if (size == 0) return 0;
+    const int bits = dtype == NEXAR_BOOL ? 1 : 8 * size - is_signed;
+    if ((value < 0 && !is_signed) || (bits < 63 && (value >= 1LL << bits || value < -(1LL << bits))))
+        return 0;
+    if (size == 1) into->i8 = (int8_t)value;
+    if (size == 2) into->i16 = (int16_t)value;
+    if (size == 4) into->i32 = (int32_t)value;
+    if (size == 8) into->i64 = value;
+    return 1;
+}
+
+static int float_scalar(double value, int dtype, number* into) {
+    if (dtype == NEXAR_F64) return into->d = value, 1;
+    if (dtype != NEXAR_F32) return 0; /* 16 bits and fewer are numpy's to round */
+    into->f = (float)value;
+    return 1;
+}
+
+int scalar_of(PyObject* scalar, int dtype, number* into) {
+    if (PyFloat_Check(scalar)) return float_scalar(PyFloat_AsDouble(scalar), dtype, into);
+    if (PyLong_Check(scalar)) {
+        const long long value = PyLong_AsLongLong(scalar);
+        if (PyErr_Occurred()) return 0;
+        if (dtype == NEXAR_F32) return into->f = (float)value, 1; /* rounded once */
+        if (dtype == NEXAR_F64) return into->d = (double)value, 1;
+        return integer_scalar(value, dtype, into);
+    }
+    Py_buffer view;
+    const int of_numpy = (PyObject*)Py_TYPE(scalar) == library.array_type || is_copied(scalar);
+    if (!of_numpy || !PyObject_CheckBuffer(scalar) ||
+        PyObject_GetBuffer(scalar, &view, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT) < 0)
+        return 0;
+    const int fits = dtype_of(view.format, view.itemsize) == dtype && view.len == view.itemsize &&
+                     view.len <= (Py_ssize_t)sizeof into->bytes;
+    if (fits) memcpy(into->bytes, view.buf, (size_t)view.len);
+    PyBuffer_Release(&view);
+    return fits;
 }

@@ -8,52 +8,24 @@ typedef nexar_status (*start_mrecv)(nexar_group*, nexar_message, void*, uint64_t
 typedef nexar_status (*start_probe)(nexar_group*, uint32_t, uint64_t, const nexar_op_options*,
                                     nexar_request*);
 
-typedef struct {
-    views held;
-    const Py_buffer* values;
-    nexar_request request;
-    nexar_completion end;
-    uint64_t itemsize, count;
-} transfer;
-
-/* The plain memory of a message. 1: it is not plain. */
-static int memory_of_transfer(PyObject* memory, int receives, int* dtype, transfer* t) {
+/* The plain memory of a message. 0: it is not plain, and nothing is held. */
+static int memory_of_transfer(PyObject* memory, int receives, transfer* t) {
     t->held.held = 0;
-    t->values = PyErr_Occurred() ? NULL : memory_of(memory, receives, &t->held, dtype);
-    if (t->values == NULL) {
-        PyErr_Clear();
-        release_views(&t->held);
-        return 1;
-    }
+    t->values = memory_of(memory, receives, &t->held, &t->dtype);
+    if (t->values == NULL) return 0;
     begin(&t->end);
     t->itemsize = (uint64_t)t->values->itemsize;
     t->count = (uint64_t)t->values->len / t->itemsize;
-    return 0;
+    return 1;
 }
 
-static int started(nexar_status status, transfer* t) {
-    if (status == NEXAR_OK) return 0;
-    raise_status(status);
-    release_views(&t->held);
-    return -1;
-}
-
-/* Starts a message of plain memory. 0: started; -1: with an exception; 1: not plain. */
-static int start_transfer(int number, PyObject* group, PyObject* memory, PyObject* peer, PyObject* tag,
-                          int receives, const nexar_op_options* o, transfer* t) {
-    const operation* op = &library.operations[number];
-    if (op->start == NULL || !PyLong_Check(peer) || !PyLong_Check(tag)) return 1;
-    int dtype = -1;
-    const unsigned long to = PyLong_AsUnsignedLong(peer), number_of_tag = PyLong_AsUnsignedLong(tag);
-    if (memory_of_transfer(memory, receives, &dtype, t)) return 1;
-    if (to > UINT32_MAX) return release_views(&t->held), 1;
+static nexar_status start_transfer(const operation* op, nexar_group* group, uint32_t peer, uint64_t tag,
+                                   const nexar_op_options* o, transfer* t) {
     const start_message start = (start_message)op->start;
-    nexar_group* of = PyLong_AsVoidPtr(group);
     PyThreadState* unlocked = t->values->len < LARGE_BYTES ? NULL : PyEval_SaveThread();
-    const nexar_status status =
-        start(of, t->values->buf, t->count, dtype, (uint32_t)to, number_of_tag, o, &t->request);
+    const nexar_status status = start(group, t->values->buf, t->count, t->dtype, peer, tag, o, &t->request);
     if (unlocked != NULL) PyEval_RestoreThread(unlocked);
-    return started(status, t);
+    return status;
 }
 
 /* (source, tag, elements) */
@@ -62,10 +34,22 @@ static PyObject* received(const transfer* t) {
                          (unsigned long)(t->end.bytes / t->itemsize));
 }
 
-/* What a started message gives: its Request; or, waited for, None or (source, tag, elements). */
-static PyObject* end_transfer(transfer* t, PyObject* begins, int receives) {
+int prepare_transfer(PyObject* request, const transfer* t, int receives) {
+    if (request == NULL) return 1;
+    if (!keep_views(request, &t->held)) return 0;
+    if (!receives) return 1;
+    PyObject* itemsize = PyLong_FromUnsignedLongLong(t->itemsize); /* see _requests.received */
+    const int done = itemsize != NULL && PyObject_SetAttr(request, library.value, itemsize) == 0;
+    Py_XDECREF(itemsize);
+    return done;
+}
+
+PyObject* end_transfer(nexar_status started, transfer* t, PyObject* begins, int receives) {
     PyObject* out = NULL;
-    if (begins != NULL)
+    if (started != NEXAR_OK) {
+        raise_status(started);
+        if (begins != NULL) keep_nothing(begins);
+    } else if (begins != NULL)
         out = begun(begins, t->request, &t->held);
     else if (finish(t->request, &t->end, &t->held) == 0)
         out = receives ? received(t) : Py_NewRef(Py_None);
@@ -73,37 +57,7 @@ static PyObject* end_transfer(transfer* t, PyObject* begins, int receives) {
     return out;
 }
 
-/* number, group, values, peer, tag, write, and options: see end_transfer. */
-CALL(call_message) {
-    (void)module;
-    options o;
-    if (n != 6 + OPTIONS || !options_of(a + 6, &o)) Py_RETURN_NOTIMPLEMENTED;
-    transfer t;
-    const int receives = a[5] == Py_True;
-    const int how = start_transfer((int)PyLong_AsLong(a[0]) & (OPERATIONS_MAX - 1), a[1], a[2], a[3], a[4],
-                                   receives, o.given, &t);
-    if (how > 0) Py_RETURN_NOTIMPLEMENTED;
-    return how < 0 ? NULL : end_transfer(&t, o.begins, receives);
-}
-
-/* number, group, message, values, and options: as call_message. */
-CALL(call_mrecv) {
-    (void)module;
-    options o;
-    enum { N = 4 + OPTIONS };
-    const operation* op = &library.operations[n == N ? PyLong_AsLong(a[0]) & (OPERATIONS_MAX - 1) : 0];
-    if (n != N || op->start == NULL || !options_of(a + 4, &o)) Py_RETURN_NOTIMPLEMENTED;
-    transfer t;
-    int dtype = -1;
-    const nexar_message message = PyLong_AsUnsignedLongLong(a[2]);
-    if (memory_of_transfer(a[3], 1, &dtype, &t)) Py_RETURN_NOTIMPLEMENTED;
-    const nexar_status status = ((start_mrecv)op->start)(PyLong_AsVoidPtr(a[1]), message, t.values->buf,
-                                                         t.count, dtype, o.given, &t.request);
-    return started(status, &t) < 0 ? NULL : end_transfer(&t, o.begins, 1);
-}
-
-/* A rank and a tag. 0: they are no such numbers. */
-static int pattern_of(PyObject* source, PyObject* tag, uint32_t* from, uint64_t* of) {
+int pattern_of(PyObject* source, PyObject* tag, uint32_t* from, uint64_t* of) {
     if (!PyLong_Check(source) || !PyLong_Check(tag)) return 0;
     const unsigned long rank = PyLong_AsUnsignedLong(source);
     *of = PyLong_AsUnsignedLong(tag);
@@ -112,23 +66,65 @@ static int pattern_of(PyObject* source, PyObject* tag, uint32_t* from, uint64_t*
     return rank <= UINT32_MAX;
 }
 
+/* The operation of a number that Python passes, of a call with so many arguments; NULL: there is none. */
+static const operation* operation_of(PyObject* const* a, Py_ssize_t n, Py_ssize_t arguments) {
+    if (n != arguments + OPTIONS || !PyLong_Check(a[0])) return NULL;
+    const operation* op = &library.operations[PyLong_AsLong(a[0]) & (OPERATIONS_MAX - 1)];
+    return op->start == NULL ? NULL : op;
+}
+
+static PyObject* refuse(transfer* t) {
+    release_views(&t->held);
+    return not_plain();
+}
+
+/* number, group, values, peer, tag, write, and options: see end_transfer. */
+CALL(call_message) {
+    (void)module;
+    options o;
+    transfer t;
+    uint32_t peer;
+    uint64_t tag;
+    const operation* op = operation_of(a, n, 6);
+    if (op == NULL || !pattern_of(a[3], a[4], &peer, &tag) || !options_of(a + 6, &o))
+        Py_RETURN_NOTIMPLEMENTED;
+    const int receives = a[5] == Py_True;
+    if (!memory_of_transfer(a[2], receives, &t) || !prepare_transfer(o.begins, &t, receives))
+        return refuse(&t);
+    const nexar_status status = start_transfer(op, PyLong_AsVoidPtr(a[1]), peer, tag, o.given, &t);
+    return end_transfer(status, &t, o.begins, receives);
+}
+
+/* number, group, message, values, and options: as call_message. */
+CALL(call_mrecv) {
+    (void)module;
+    options o;
+    transfer t;
+    const operation* op = operation_of(a, n, 4);
+    if (op == NULL || !options_of(a + 4, &o)) Py_RETURN_NOTIMPLEMENTED;
+    const nexar_message message = PyLong_AsUnsignedLongLong(a[2]);
+    if (!memory_of_transfer(a[3], 1, &t) || !prepare_transfer(o.begins, &t, 1)) return refuse(&t);
+    const nexar_status status = ((start_mrecv)op->start)(PyLong_AsVoidPtr(a[1]), message, t.values->buf,
+                                                         t.count, t.dtype, o.given, &t.request);
+    return end_transfer(status, &t, o.begins, 1);
+}
+
 /* number, group, source, tag, and options: (source, tag, bytes), or the Request. */
 CALL(call_probe) {
     (void)module;
     options o;
-    enum { N = 4 + OPTIONS };
-    const operation* op = &library.operations[n == N ? PyLong_AsLong(a[0]) & (OPERATIONS_MAX - 1) : 0];
     transfer t;
     uint32_t from;
     uint64_t tag;
-    if (n != N || op->start == NULL || !pattern_of(a[2], a[3], &from, &tag) || !options_of(a + 4, &o))
+    const operation* op = operation_of(a, n, 4);
+    if (op == NULL || !pattern_of(a[2], a[3], &from, &tag) || !options_of(a + 4, &o))
         Py_RETURN_NOTIMPLEMENTED;
     t.held.held = 0;
     t.itemsize = 1;
     begin(&t.end);
     const nexar_status status =
         ((start_probe)op->start)(PyLong_AsVoidPtr(a[1]), from, tag, o.given, &t.request);
-    return started(status, &t) < 0 ? NULL : end_transfer(&t, o.begins, 1);
+    return end_transfer(status, &t, o.begins, 1);
 }
 
 /* group, source, tag: (number of the message, source, tag, bytes) of one that is here; None: none is. */
@@ -178,33 +174,53 @@ static PyObject* end_exchange(transfer* sent, transfer* got) {
     return out;
 }
 
-/* number of send, number of receive, group, values, to, send tag, out, source, tag, and options. Overlapping
- * memory is not plain. */
+/* A copy of what is received into, which is sent. 0: it is too large for one in ordinary memory, or an
+ * exception. */
+static int copy_of(const transfer* got, transfer* sent) {
+    if (got->values->len >= LARGE_BYTES) return 0;
+    PyObject* copy = PyBytes_FromStringAndSize(got->values->buf, got->values->len);
+    if (copy == NULL) return 0;
+    *sent = *got;
+    sent->values = &sent->held.views[0];
+    sent->held.held = PyBuffer_FillInfo(&sent->held.views[0], copy, PyBytes_AsString(copy), got->values->len,
+                                        1, PyBUF_SIMPLE) == 0;
+    Py_DECREF(copy);
+    return sent->held.held;
+}
+
+static int are_apart(const Py_buffer* in, const Py_buffer* out) {
+    return (char*)in->buf + in->len <= (char*)out->buf || (char*)out->buf + out->len <= (char*)in->buf;
+}
+
+/* number of send, number of receive, group, values (None: a copy of out), to, send tag, out, source, tag, and
+ * options. Overlapping memory is not plain. */
 CALL(call_exchange) {
     (void)module;
     options o;
-    if (n != 9 + OPTIONS || !options_of(a + 9, &o)) Py_RETURN_NOTIMPLEMENTED;
     transfer sent, got;
-    views looked = {.held = 0};
-    int dtype;
-    const Py_buffer *out = memory_of(a[6], 1, &looked, &dtype),
-                    *in = out ? memory_of(a[3], 0, &looked, &dtype) : NULL;
-    const int apart = in != NULL && ((char*)in->buf + in->len <= (char*)out->buf ||
-                                     (char*)out->buf + out->len <= (char*)in->buf);
-    release_views(&looked);
-    if (!apart || !PyLong_Check(a[7]) || !PyLong_Check(a[8])) Py_RETURN_NOTIMPLEMENTED;
-    if (PyLong_AsUnsignedLong(a[7]) > UINT32_MAX || (PyLong_AsUnsignedLong(a[8]), PyErr_Occurred())) {
-        PyErr_Clear();
+    uint32_t to, from;
+    uint64_t send_tag, tag;
+    const operation *send = operation_of(a, n, 9),
+                    *receive = send == NULL ? NULL : operation_of(a + 1, n - 1, 8);
+    if (receive == NULL || !pattern_of(a[4], a[5], &to, &send_tag) || !pattern_of(a[7], a[8], &from, &tag) ||
+        !options_of(a + 9, &o))
         Py_RETURN_NOTIMPLEMENTED;
+    if (!memory_of_transfer(a[6], 1, &got)) return refuse(&got);
+    const int held = a[3] == Py_None ? copy_of(&got, &sent) : memory_of_transfer(a[3], 0, &sent);
+    if (!held || !are_apart(sent.values, got.values)) {
+        if (held) release_views(&sent.held);
+        return refuse(&got);
     }
-    const int first = start_transfer((int)PyLong_AsLong(a[0]) & (OPERATIONS_MAX - 1), a[2], a[3], a[4], a[5],
-                                     0, o.given, &sent);
-    if (first > 0) Py_RETURN_NOTIMPLEMENTED;
-    if (first < 0) return NULL;
-    const int second = start_transfer((int)PyLong_AsLong(a[1]) & (OPERATIONS_MAX - 1), a[2], a[6], a[7], a[8],
-                                      1, o.given, &got);
-    if (second == 0) return end_exchange(&sent, &got);
-    give_up(sent.request, &sent.held);
+    nexar_group* group = PyLong_AsVoidPtr(a[2]);
+    nexar_status status = start_transfer(send, group, to, send_tag, o.given, &sent);
+    if (status == NEXAR_OK) {
+        status = start_transfer(receive, group, from, tag, o.given, &got);
+        if (status == NEXAR_OK) return end_exchange(&sent, &got);
+        raise_status(status);
+        give_up(sent.request, &sent.held);
+    } else
+        raise_status(status);
     release_views(&sent.held);
-    return second > 0 ? PyErr_Format(PyExc_RuntimeError, "the array changed during the call") : NULL;
+    release_views(&got.held);
+    return NULL;
 }

@@ -2,8 +2,15 @@
  * two waits the handlers of signals run. */
 #include "_native.h"
 
+PyObject* error_of(nexar_status status) {
+    nexar_error last = NEXAR_ERROR_INIT;
+    const int known = library.last_error(&last) == NEXAR_OK;
+    return PyObject_CallFunction(library.error_of, "iy#", (int)status, (const char*)&last,
+                                 (Py_ssize_t)(known ? sizeof last : 0));
+}
+
 PyObject* raise_status(nexar_status status) {
-    PyObject* error = PyObject_CallFunction(library.error_of, "i", (int)status);
+    PyObject* error = error_of(status);
     if (error == NULL) return NULL;
     PyErr_SetObject((PyObject*)Py_TYPE(error), error);
     Py_DECREF(error);
@@ -68,7 +75,7 @@ static PyObject* bytes_of(const nexar_completion* end) {
 static PyObject* end_of(nexar_status status, const nexar_completion* end) {
     if (status == NEXAR_OK) return bytes_of(end);
     const int failed = end->status != NEXAR_PENDING && status != NEXAR_ERR_BAD_HANDLE;
-    PyObject* error = PyObject_CallFunction(library.error_of, "i", (int)status);
+    PyObject* error = error_of(status);
     if (error == NULL) return NULL;
     return Py_BuildValue("NN", error, failed ? bytes_of(end) : Py_NewRef(Py_None));
 }
@@ -135,8 +142,7 @@ static PyObject* wait_several(several* s, long long ms, int one) {
                 : library.wait_some(s->requests, s->count, slice, s->indices, &s->ended, s->ends,
                                     sizeof *s->ends);
         Py_END_ALLOW_THREADS if (status == NEXAR_OK) break;
-        if (status != NEXAR_PENDING && status != NEXAR_ERR_INTERRUPTED)
-            return PyObject_CallFunction(library.error_of, "i", (int)status);
+        if (status != NEXAR_PENDING && status != NEXAR_ERR_INTERRUPTED) return error_of(status);
         if (PyErr_CheckSignals() != 0) return NULL;
         if (ms >= 0) Py_RETURN_NONE;
     }
@@ -160,14 +166,29 @@ CALL(call_some) {
     return found;
 }
 
-/* Starts a persistent request: the status. */
-PyObject* call_start(PyObject* module, PyObject* number) {
+/* session, capacity, list: appends the completions that a poll finds, as bytes. Here, as once this has
+ * returned a signal's handler may raise. */
+CALL(call_poll) {
     (void)module;
-    const nexar_request request = PyLong_AsUnsignedLongLong(number);
+    enum { USUAL = 64 };
+    nexar_completion usual[USUAL], *ends = usual;
+    uint64_t count = 0;
+    if (n != 3 || !PyList_Check(a[2])) return PyErr_Format(PyExc_TypeError, "poll(session, capacity, list)");
+    nexar_session* session = PyLong_AsVoidPtr(a[0]);
+    const size_t capacity = PyErr_Occurred() ? 0 : PyLong_AsSize_t(a[1]);
     if (PyErr_Occurred()) return NULL;
+    if (capacity > USUAL && (ends = PyMem_Calloc(capacity, sizeof *ends)) == NULL) return PyErr_NoMemory();
     nexar_status status;
-    Py_BEGIN_ALLOW_THREADS status = library.start(request);
-    Py_END_ALLOW_THREADS return PyLong_FromLong(status);
+    Py_BEGIN_ALLOW_THREADS status = library.poll(session, ends, sizeof *ends, capacity, &count);
+    Py_END_ALLOW_THREADS int failed = status != NEXAR_OK && raise_status(status) == NULL;
+    for (uint64_t i = 0; i < count && !failed; ++i) {
+        PyObject* end = bytes_of(&ends[i]);
+        failed = end == NULL || PyList_Append(a[2], end) != 0;
+        Py_XDECREF(end);
+    }
+    if (ends != usual) PyMem_Free(ends);
+    if (failed) return NULL;
+    Py_RETURN_NONE;
 }
 
 /* Frees the slot of a request that has ended: the status. */

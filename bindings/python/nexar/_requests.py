@@ -4,9 +4,10 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
-import ctypes
+import copy
 import dataclasses
 import functools
+import logging
 import struct
 import threading
 import time
@@ -25,17 +26,22 @@ from ._library import BAD_HANDLE, NO_TIMEOUT, TABLE_FULL, lib, milliseconds
 CANCEL_SECONDS = 5
 # How often an event loop looks whether the daemon runs.
 LOOK_SECONDS = 1
+_LOG = logging.getLogger("nexar")
 _NO_SEQUENCE, _NOBODY = 0xFFFFFFFFFFFFFFFF, 0xFFFFFFFF
 _TRANSFER = struct.Struct(f"={_library.Completion.bytes.offset}xQQI4x")  # bytes, tag and source of a nexar_completion
+_END = struct.Struct("=4xi16xQQQQII")  # status, group, sequence, bytes, tag, source and epoch
+_WHICH = struct.Struct("=8xQQ")  # request and user_data, which begin it
+
+
+def received(end: bytes, itemsize: int) -> tuple[int, int, int]:
+    """A receive's result, of its completion: (source, tag, elements)."""
+    size, tag, source = _TRANSFER.unpack(end)
+    return source, tag, size // itemsize
 
 
 @functools.cache
-def received(itemsize: int) -> Callable[[bytes], tuple[int, int, int]]:
-    """What makes a receive's result of its completion: (source, tag, elements)."""
-    def made(end: bytes) -> tuple[int, int, int]:
-        size, tag, source = _TRANSFER.unpack(end)
-        return source, tag, size // itemsize
-    return made
+def _name_of(status: int) -> str:
+    return str(lib.nexar_status_name(status).decode())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,6 +68,15 @@ class Completion:
     source: int | None
 
 
+def _completion_of(request: Request, end: bytes) -> Completion:
+    status, group, sequence, size, tag, source, epoch = _END.unpack(end)
+    made: Completion = object.__new__(Completion)
+    made.__dict__.update(  # the __init__ of a frozen dataclass costs a microsecond
+        request=request, status=status, name=_name_of(status), user_data=request._user_data, group=request._connection.groups.get(group),
+        epoch=epoch, sequence=None if sequence == _NO_SEQUENCE else sequence, bytes=size, tag=tag, source=None if source == _NOBODY else source)
+    return made
+
+
 class Request:
     """A started operation.
 
@@ -70,7 +85,9 @@ class Request:
     wait(), its completion, a poll or a future. (None for CLOSED: this rank has freed the group, or for one that was cancelled.)
     `await request` gives what wait() does, in an asyncio program.
     """
-    # What most have: an attribute of its own costs time.
+    # What most have: an attribute of its own costs time. _connection and _key: of one whose __init__ a signal's handler has left.
+    _connection: Any = None
+    _key = 0
     _number = 0  # of the library; 0: not begun yet
     _answer: tuple[Any, Error | None] | None = None  # (result, error); None: pending
     _end: bytes | None = None  # its completion
@@ -78,21 +95,23 @@ class Request:
     _reported = False  # the program has seen its end, or asked for it: then there is nothing to warn of
     _hidden = False  # of a blocking form
     _opens = False  # a group
+    _kept: Any = None
     _gone = False  # nobody holds it
     _keeps_slot = False  # when it has ended
     _callbacks: tuple[Callable[[Request], object], ...] = ()
 
     def __init__(self, connection: Any, op: str, group: Any, kept: Any, value: Any = None,
-                 made: Callable[[bytes], Any] | None = None, user_data: int = 0) -> None:
+                 made: Callable[[bytes, Any], Any] | None = None, user_data: int = 0) -> None:
         """Known to polls from now on, by its key, which is the library's user_data: a poll on another thread may find its end
         before the call that begins it has returned.
 
         op       the library's function that begins it; group: a weak reference to the Group, or the name of one that is opened
         kept     what must stay alive until it has ended
-        value    its result; or made: what gives that, of its completion
+        value    its result; or made: what gives that, of its completion and value
         """
-        self._connection, self._op, self._group, self._kept, self._value, self._made = connection, op, group, kept, value, made
+        self._op, self._group, self._kept, self._value, self._made = op, group, kept, value, made
         self._user_data, self._lock = user_data, threading.RLock()  # again by a signal's handler that polls
+        self._connection = connection
         self._key = key = next(connection.keys)
         connection.requests[key] = weakref.ref(self)
 
@@ -115,7 +134,7 @@ class Request:
         return self
 
     def __del__(self) -> None:
-        if self._answer is None or self._error is not None or self._kept is not None:
+        if self._connection is not None and (self._answer is None or self._error is not None or self._kept is not None):
             self._connection.dropped.take(self)
 
     def __repr__(self) -> str:
@@ -132,8 +151,7 @@ class Request:
         if self._end is None:
             return None
         self._report()
-        made: Completion = self._connection.completion(_library.Completion.from_buffer_copy(self._end), self)
-        return made
+        return _completion_of(self, self._end)
 
     def test(self) -> bool:
         """Whether it has ended. Never blocks, never raises what the operation failed with: wait() does."""
@@ -148,7 +166,7 @@ class Request:
         value, error = answer
         if error is not None:
             self._report()
-            raise error
+            raise copy.copy(error)  # which gets a traceback: the frames in it may hold this, and so the error that is kept here
         return value
 
     def _wait_until(self, timeout: float) -> None:
@@ -175,12 +193,23 @@ class Request:
                 raise error_of(status)
 
     def add_done_callback(self, function: Callable[[Request], object]) -> None:
-        """Calls function(request) once it has ended: in the thread whose wait, test or poll found that, or now."""
+        """Calls function(request) once it has ended: in the thread whose wait, test or poll found that, or now. What it raises is
+        logged by the logger "nexar", as concurrent.futures does: the thread goes on, with other ends, too."""
         with self._lock:
             if self._answer is None:
                 self._callbacks += (function,)
                 return
-        function(self)
+        self._call((function,))
+
+    def _call(self, functions: Sequence[Callable[[Request], object]]) -> None:
+        for i, function in enumerate(functions):
+            try:
+                function(self)
+            except Exception:
+                _LOG.exception("exception calling callback for %r", self)
+            except BaseException:  # it ends the program, or the thread: not before the others know
+                self._call(functions[i + 1:])
+                raise
 
     def future(self) -> asyncio.Future[Any]:
         """An asyncio.Future with its result or error, in the running event loop, which then reads the session's
@@ -207,7 +236,7 @@ class Request:
             if answer is None:
                 return self.add_done_callback(ended)  # it was already: then this is of that start
             with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
-                loop.call_soon_threadsafe(settle, *answer)
+                loop.call_soon_threadsafe(settle, answer[0], copy.copy(answer[1]))
                 self._report()
 
         future.add_done_callback(give_up)
@@ -222,11 +251,8 @@ class Request:
     def __await__(self) -> Generator[Any, None, Any]:
         return self.future().__await__()
 
-    def _seen(self, end: Any) -> Completion | None:
-        """Its Completion, which a poll has found; None: nobody holds it."""
-        if self._gone:
-            return None
-        self._number = end.request  # on another thread the call that started it may not have returned yet
+    def _seen(self) -> Completion | None:
+        """Its Completion, which a poll has found; None: it was started again."""
         self.test()
         return self.completion
 
@@ -235,28 +261,32 @@ class Request:
         if found is None:
             return False
         error, end = (None, found) if type(found) is bytes else found
-        with self._lock:
-            if self._answer is not None:
-                return True  # another thread was first, and freed it
-            if end is None:
-                try:
-                    raise error  # the call itself failed
-                finally:
-                    del error, found  # with its traceback it would keep this frame alive
-            value = self._value if self._made is None else self._made(end) if error is None else None
-            answer = value, error
-            if self._answer is not None:
-                return True  # a signal's handler was first
-            self._end, self._answer = end, answer
-            if error is not None and not self._reported:
-                self._error = error
-            self._let_go()
-            callbacks = self._callbacks
-            if callbacks:
-                self._callbacks = ()
-        for function in callbacks:
-            function(self)
+        try:
+            with self._lock:
+                if self._answer is not None:
+                    return True  # another thread was first, and freed it
+                if end is None:
+                    try:
+                        raise error  # the call itself failed
+                    finally:
+                        del error, found  # with its traceback it would keep this frame alive
+                value = self._value if self._made is None else self._made(end, self._value) if error is None else None
+                answer = value, error
+                if self._answer is not None:
+                    return True  # a signal's handler was first
+                self._end, self._answer = end, answer
+                if error is not None and not self._reported:
+                    self._error = error
+                self._let_go()
+        finally:  # also where a signal's handler raises once it has ended
+            if self._callbacks and self._answer is not None:
+                self._call_all()
         return True
+
+    def _call_all(self) -> None:
+        with self._lock:
+            callbacks, self._callbacks = self._callbacks, ()
+        self._call(callbacks)
 
     def _let_go(self) -> None:
         """It has ended; with the lock."""
@@ -301,25 +331,26 @@ class Persistent(Request):
         self._answer = None, None
 
     def __del__(self) -> None:
-        if self._number or self._error is not None:
+        if self._connection is not None and (self._number or self._error is not None):
             self._connection.dropped.take(self)
 
     def start(self) -> None:
         """Begins it. Raises nexar.Error: BAD_STATE while it is pending, or when no call has found the end of its last start;
         CLOSED when its group was freed."""
         gate = self._of._gate if self._collective else None
-        if _quick.start is None or self._answer is None or self._number == 0 or (gate is not None and not _quick.enter(gate)):
+        if _quick.start is None or self._answer is None or self._number == 0:
             return start_all([self])  # which says what is wrong
+        with self._lock:  # see _settle
+            undo = self._as_pending()
+            if (failed := _quick.start(self._number, gate)) == 0:
+                return
+            undo()
+        if failed is NotImplemented:
+            return start_all([self])
         try:
-            with self._lock:  # see _settle
-                undo = self._as_pending()
-                if (status := _quick.start(self._number)) != 0:
-                    error = error_of(status)
-                    undo()
-                    raise error
+            raise failed
         finally:
-            if gate is not None:
-                _quick.leave(gate)
+            del failed  # with its traceback it would keep this frame alive
 
     def _as_pending(self) -> Callable[[], None]:
         """Before the library has it, as another thread may find its end at once; with the lock. Returns what undoes that."""
@@ -444,35 +475,58 @@ def start_all(requests: Sequence[Persistent | None]) -> None:
         if request._number == 0:
             text = f"{name_of_operation(request)} was freed: prepare it again"
             raise CallError(BAD_HANDLE, f"BAD_HANDLE: {text}", text=text)
-    with contextlib.ExitStack() as turns:
-        groups = {id(request._of): request._of for request in mine if request._collective}
-        for group in groups.values():
-            turns.enter_context(group._alone())
+    groups = {id(request._of): request._of for request in mine if request._collective}
+    failed = _quick.alone(lambda: _start_inside(mine), *(group._gate for group in groups.values()))
+    if failed is not None:
+        try:
+            raise failed
+        finally:
+            del failed  # with its traceback it would keep this frame alive
+
+
+def _start_inside(mine: list[Persistent]) -> Error | None:
+    with contextlib.ExitStack() as locks:
         idle = list({id(request): request for request in mine if request._answer is not None}.values())
         for request in sorted(idle, key=id):  # the same order in all threads
-            turns.enter_context(request._lock)
+            locks.enter_context(request._lock)
         undo = [request._as_pending() for request in idle]
         status = lib.nexar_request_start_all((c_uint64 * len(mine))(*(request._number for request in mine)), len(mine))
-        if status != 0:
-            error = error_of(status)
-            for each in undo:
-                each()
-            raise error
+        failed = error_of(status) if status != 0 else None
+        for each in undo if failed is not None else ():
+            each()
+    return failed
 
 
 def poll(connection: Any, capacity: int) -> list[Completion]:
-    ended, count = (_library.Completion * capacity)(), c_uint64()
-    check(lib.nexar_session_poll(connection.handle, ended, ctypes.sizeof(_library.Completion), capacity, byref(count)))
-    completions = []
-    for end in ended[:count.value]:
-        known = connection.requests.get(end.user_data)
-        request = known and known()
-        if request is not None and request._hidden:
-            continue
-        seen = request and request._seen(end)
-        if seen:
-            completions.append(seen)
-        else:
-            connection.dropped.saw(end)
-    connection.dropped.sweep()
+    if capacity < 0:
+        raise ValueError(f"capacity is {capacity}; allowed: 0 and more")
+    completions: list[Completion] = []
+    ends, connection.unseen = connection.unseen, []  # each the bytes of a completion, then its Request; None: the program has none
+    try:
+        if len(ends) < capacity:
+            _quick.poll(connection.handle, capacity - len(ends), ends)
+        for at in range(min(len(ends), capacity)):
+            if type(ends[at]) is bytes:
+                ends[at] = _found(connection, ends[at])
+            if ends[at] is not None and (completion := ends[at]._seen()) is not None:
+                completions.append(completion)
+        connection.dropped.sweep()
+        rest = ends[capacity:]
+    except BaseException:  # a signal's handler: the next poll gives what this one cannot any more
+        connection.unseen += [end for end in ends if end is not None]
+        raise
+    connection.unseen += rest
     return completions
+
+
+def _found(connection: Any, end: bytes) -> Request | None:
+    number, key = _WHICH.unpack_from(end)
+    known = connection.requests.get(key)
+    request: Request | None = known and known()
+    if request is None or request._gone:
+        connection.dropped.saw(_library.Completion.from_buffer_copy(end))
+        return None
+    if request._hidden:
+        return None
+    request._number = number  # on another thread the call that started it may not have returned yet
+    return request

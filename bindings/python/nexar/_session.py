@@ -39,6 +39,7 @@ class _Connection:
         self.ops = threading.local()  # its depth: how many op groups of this thread are open
         self._lock, self._threads_in_ops = threading.Lock(), 0
         self.dropped, self.keys = Dropped(), itertools.count(1)  # requests are found by their key
+        self.unseen: list[Any] = []  # what a poll has found, when a signal's handler raised in it: the next one has it
         self._spares: list[tuple[int, int]] = []  # (address, bytes), at most one: see copied
         weakref.finalize(self, _close, self.handle, self._spares).atexit = False  # the library does so
         _connections.add(self)
@@ -55,12 +56,6 @@ class _Connection:
         if loop not in self.readers:
             self.readers[loop] = _requests.Reader(self, loop)
         return self.readers[loop]
-
-    def completion(self, end: Any, request: Request) -> _requests.Completion:
-        return _requests.Completion(
-            request, end.status, lib.nexar_status_name(end.status).decode(), request._user_data,
-            self.groups.get(end.group), end.epoch, None if end.sequence == _requests._NO_SEQUENCE else end.sequence,
-            end.bytes, end.tag, None if end.source == _requests._NOBODY else end.source)
 
     def enter_ops(self, depth: int) -> None:
         """This thread is in so many op groups now."""
@@ -98,7 +93,7 @@ class _Connection:
                 with contextlib.suppress(IndexError):  # another thread was first
                     lib.nexar_free(self.handle, self._spares.pop()[0])
 
-    def opened(self, end: bytes) -> Group | None:
+    def opened(self, end: bytes, _: Any) -> Group | None:
         """The Group of the completion of an opening, or none: one object, whichever thread sees the completion first."""
         handle = _library.Completion.from_buffer_copy(end).group
         return self.groups.get(handle) or Group(self, handle) if handle else None

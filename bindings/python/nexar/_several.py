@@ -81,9 +81,12 @@ def wait_all(requests: Requests, timeout: float | None = None) -> list[Any]:
             results.append(None if request is None else request.wait(None if clock is None else clock.left()))
         except Error as error:
             first = first or error
-    if first is not None:
+    if first is None:
+        return results
+    try:
         raise first
-    return results
+    finally:
+        del first  # with its traceback it would keep this frame alive
 
 
 def _numbers(requests: Requests) -> list[int]:

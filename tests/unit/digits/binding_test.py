@@ -384,7 +384,7 @@ class Binding(OverFake):
         """In every way of calling, above what the library takes (the pretended one: nothing)."""
         if _quick._native is None:
             self.skipTest("the general way, by ctypes, costs some 20 us")
-        for name, (operations, call) in small_calls.calls_of(self.group).items():
+        for name, (operations, call) in small_calls.calls_of(self.session, self.group).items():
             self.assertLess(small_calls.least_of(call, 2 * operations), 2 * operations, name)
 
     def test_a_group_that_is_left_by_an_exception_is_aborted_with_its_text(self):

@@ -21,7 +21,9 @@ NEXAR_API int (*fake_holds_lock)(void); /* Python's PyGILState_Check */
 NEXAR_API int fake_raises;              /* a signal, in the next start */
 NEXAR_API int fake_held; /* in the last start or wait: whether it held the interpreter's lock */
 NEXAR_API nexar_group_options fake_group_options;
-NEXAR_API nexar_op_options fake_op_options;       /* of the last operation */
+NEXAR_API nexar_op_options fake_op_options; /* of the last operation */
+NEXAR_API char fake_scalar[16];             /* so many bytes of its scalar */
+NEXAR_API int fake_scalar_bytes;
 NEXAR_API nexar_alloc_options fake_alloc_options; /* of the last allocation */
 
 static nexar_error last = NEXAR_ERROR_INIT;
@@ -230,6 +232,7 @@ static nexar_status start(const char* op, nexar_group* g, const nexar_op_options
     if (!o) o = &defaults;
     if (o->struct_size != sizeof *o) abort();
     fake_op_options = *o;
+    if (o->scalar) memcpy(fake_scalar, o->scalar, (size_t)fake_scalar_bytes);
     const nexar_status status = start_with(op, o->user_data, end, request);
     if (status == NEXAR_OK) slots[*request - 70].timeout_ms = o->timeout_ms;
     return status;
@@ -482,14 +485,10 @@ nexar_status nexar_request_test(nexar_request request, nexar_completion* c) {
     if (c && c->struct_size != sizeof *c) abort();
     if (c) *c = slots[slot].end;
     if (fake_holds_lock) fake_held = fake_holds_lock();
-    switch (slots[slot].end.status) {
-        case NEXAR_ERR_PEER_LOST:
-            return fail(NEXAR_ERR_PEER_LOST, "all_reduce", 2, "its process ended");
-        case NEXAR_ERR_CANCELLED:
-            return fail(NEXAR_ERR_CANCELLED, "all_reduce", -1, "cancelled");
-        default:
-            return slots[slot].end.status;
-    }
+    const nexar_status status = slots[slot].end.status;
+    if (status == NEXAR_ERR_PEER_LOST) return fail(status, "all_reduce", 2, "its process ended");
+    if (status == NEXAR_ERR_CANCELLED) return fail(status, "all_reduce", -1, "cancelled");
+    return status;
 }
 /* An operation with a deadline that is waited for as long as that ends by it. */
 nexar_status nexar_request_wait(nexar_request request, int64_t timeout_ms, nexar_completion* c) {

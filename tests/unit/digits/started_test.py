@@ -21,7 +21,7 @@ from unittest import mock
 from over_fake import *
 from nexar import _library, _quick
 
-WAYS = ("nothing", "data", "sides", "packed", "message", "exchange", "probe", "mprobe", "mrecv")
+WAYS = ("nothing", "data", "sides", "packed", "message", "pieces", "look", "exchange", "probe", "mprobe", "mrecv")
 TAG = 1 << 40
 
 
@@ -351,11 +351,11 @@ class Started(OverFake):
                 return request.wait()
 
         def at_the_result(request):
-            def looks(end):
+            def looks(end, value):
                 request._made = made
                 self.assertTrue(request.test())
                 seen.append(request.completion.name)
-                return made(end)
+                return made(end, value)
             made, request._made = request._made, looks
             return request.wait()
 
