@@ -95,7 +95,8 @@ class Calls:
         operands = (_arrays.reduction(op),) * row.reduces + (root,) * row.rooted
         if scalar is not None:
             given["scalar"] = _arrays.scalar_of(scalar, values.dtype if isinstance(values, np.ndarray) else arguments[3])
-        kept = values, result, _arrays.held(values, result)
+        read = values if arguments and arguments[0] is not None else None  # else this rank's values are not looked at
+        kept = values, result, _arrays.held(read, None if result is read else result)
         if persistent:
             return self._prepare(getattr(lib, f"nexar_{row.name}_init"), *arguments, *operands, keep=kept, value=result, **given)
         return self._start(getattr(lib, f"nexar_{row.name}_start"), *arguments, *operands, keep=kept, value=result,
@@ -182,8 +183,8 @@ class Calls:
 
 
 def as_given(_: Any, result: Any) -> Any:
-    """The result of a number as a number, of a list as a list."""
-    return result.tolist() if isinstance(result, np.ndarray) else result
+    """The result of a number as a number, of a list as a list; None: this rank has none."""
+    return None if result is None else result.tolist()
 
 
 def _looked_at(values: Any) -> tuple[int, np.dtype[Any] | None]:

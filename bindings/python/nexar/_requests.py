@@ -134,7 +134,7 @@ class Request:
         return self
 
     def __del__(self) -> None:
-        if self._connection is not None and (self._answer is None or self._error is not None or self._kept is not None):
+        if (self._answer is None or self._error is not None or self._kept is not None) and self._connection is not None:
             self._connection.dropped.take(self)
 
     def __repr__(self) -> str:

@@ -139,6 +139,19 @@ class Memory(OverFake):
         gc.collect()
         self.assertEqual((self.session._connection.requests, number("fake_open_requests")), ({}, 0))
 
+    def test_what_a_rank_need_not_give_is_not_looked_at(self):
+        """[P19] The values of a scatter's other ranks, and what is no output."""
+        class Refuses:
+            def __dlpack__(self):
+                raise RuntimeError("looked at")
+            __dlpack_device__ = __dlpack__
+
+        for way in BOTH:
+            with way():
+                for start in (lambda: self.group.scatter_start(Refuses(), np.zeros(2), root=2), lambda: self.group.scatterv_start(Refuses(), [1, 2, 0], np.zeros(2), root=2),
+                              lambda: self.group.gather_start(np.zeros(2, np.uint64), Refuses(), root=2), lambda: self.group.reduce_start(np.ones(2), Refuses(), root=0)):
+                    start().wait()
+
     def test_a_scalar_arrives_as_an_element_of_the_dtype(self):
         """[P19]"""
         given = (0.5, 3, True, np.float32(0.25), np.float64(-2.5), np.int8(-3), np.array([7], np.int16), np.array(0.1), 1 << 53, (1 << 62) + 1, -0.0,

@@ -46,7 +46,7 @@ class Tensor:
     """DLPack at no cost of its own, as far as Python goes: a bound method of C."""
 
     def __init__(self, values):
-        self.values, self.__dlpack__ = values, values.__dlpack__  # keeps what it is of
+        self.values, self.__dlpack__, self.__dlpack_device__ = values, values.__dlpack__, values.__dlpack_device__
 
 
 def memories(group, one, room):
