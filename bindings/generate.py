@@ -41,10 +41,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from numpy import ndarray
+from numpy import array, ndarray
 
 from . import _quick
-from ._arrays import OPS, Memory, Number, Values, lifted
+from ._arrays import COPIED, OPS, Memory, Number, Values
 from ._calls import Calls, as_given
 from ._requests import Persistent, Request
 from ._rows import ROWS
@@ -196,7 +196,7 @@ def methods(row):
     copies = bool(names) and row["memory"] != "data"
     memory = "given" if copies else "values"
     if copies:
-        out += "        given = values if type(values) is ndarray else lifted(values)[0]  # a number or a list: a copy\n"
+        out += "        given = array(values) if type(values) is not ndarray and isinstance(values, COPIED) else values\n"
     out += room_for(shape, memory)
     if shape.quick:
         kept = "".join(f", {name}" for name in [memory] * bool(names) + [out_of(shape)] * ("out" in names)) or ","

@@ -139,7 +139,7 @@ def reduction(name: str) -> int:
 
 # ---- Numbers and lists ----
 
-COPIED = bool, int, float, list, tuple, np.generic
+COPIED = list, float, int, tuple, bool, np.generic
 
 
 def lifted(values: Values) -> tuple[Any, bool]:
