@@ -70,6 +70,19 @@ class Network:
         rules = run_in(self.namespace(host), "nft", "list chain inet cut in")
         return sum(int(number) for number in re.findall(r"packets (\d+)", rules))
 
+    def shape(self, host, bits_per_second):
+        """The host's cable carries so much in each direction, each with a queue of 20 ms behind it."""
+        burst = max(3200, bits_per_second // 8 // 20000)  # what 50 us carry, and two packets at least
+        limits = ("rate", str(bits_per_second), "burst", str(burst), "latency", "20ms")
+        for namespace, port in ((self.namespace(host), "eth0"), (self._switch, f"p{host}")):
+            run_in(namespace, "tc", "qdisc", "replace", "dev", port, "root", "tbf", *limits)
+
+    def crossed(self, host):
+        """(bytes that have come to the host over its cable, bytes that it has sent)."""
+        counters = run_in(self.namespace(host), "cat", "/proc/net/dev")
+        fields = re.search(r"^ *eth0:(.*)$", counters, re.M).group(1).split()
+        return int(fields[0]), int(fields[8])
+
     def stop_filtering(self):
         for host in self._filtered:
             run_in(self._hosts[host], "nft", "flush chain inet cut in")
