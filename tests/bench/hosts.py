@@ -1,4 +1,5 @@
-"""A cluster of one build's daemons, each on a host of its own (a network namespace), and jobs on it.
+"""A cluster of one build's daemons, each on a host of its own (a network namespace), and jobs on it, also such that
+know nothing of daemons.
 
 The namespaces are those of the integration tests (tests/integration/harness/network.py).
 """
@@ -27,6 +28,9 @@ PORT = 7654
 START_SECONDS = 30
 END_SECONDS = 10
 CLEAN = {name: value for name, value in os.environ.items() if not name.startswith("NEXAR_")}
+
+
+Process = collections.namedtuple("Process", "host command environment")
 
 
 class Failed(Exception):
@@ -190,18 +194,27 @@ class Cluster:
         hosts = hosts or self.hosts
         size, group = len(hosts) * ranks, f"bench{next(self._jobs)}"
         common = {"NEXAR_WORLD_SIZE": str(size), "NEXAR_GROUP": group, "NEXAR_JOB_SECRET": secrets.token_hex(24),
-                  "NEXAR_LIBRARY": str(self.build.library)}
+                  "NEXAR_LIBRARY": str(self.build.library),
+                  "BENCH_DAEMONS": ",".join(str(daemon.pid) for daemon in self._daemons.values())}
+        own = [{"NEXAR_RANK": str(rank), "NEXAR_SOCKET": str(self._path(hosts[rank // ranks], "nexard.sock"))}
+               for rank in range(size)]
+        return self.launch([Process(hosts[rank // ranks], command, {**common, **own[rank]}) for rank in range(size)],
+                           seconds, capture, uid)
+
+    def launch(self, processes, seconds, capture=True, uid=None):
+        """All of them at once, until they have ended; what they printed. Fails when one does, or is late."""
         with tempfile.TemporaryFile("w+") as output, contextlib.ExitStack() as started:
-            processes = []
-            for rank in range(size):
-                host = hosts[rank // ranks]
-                own = {"NEXAR_RANK": str(rank), "NEXAR_SOCKET": str(self._path(host, "nexard.sock"))}
-                processes.append(self._spawn(host, command, {**common, **own}, uid=uid,
-                                             stdout=output if capture else None))
-                started.callback(_kill, processes[-1])
-            self._await_all(processes, seconds)
+            running = []
+            for host, command, environment in processes:
+                running.append(self._spawn(host, command, environment, uid=uid, stdout=output if capture else None))
+                started.callback(_kill, running[-1])
+            self._await_all(running, seconds)
             output.seek(0)
             return output.read()
+
+    @property
+    def network(self):
+        return self._network
 
     @staticmethod
     def _await_all(processes, seconds):
