@@ -15,7 +15,9 @@ import time
 from builds import FOLDER, Build
 from bystander import bystander
 from hosts import Failed
-from measure import Plan, Topology, measure
+from measure import OPERATIONS, WIDE_PERCENT, Nexar, Plan, Topology, bits_per_second, measure
+from peers import COMPETITORS, advice, chosen
+from plot import plot
 from urgency import urgency
 
 ROOT = FOLDER.parents[1]
@@ -41,6 +43,27 @@ def sizes_from(text):
     return [int(word) for word in text.split(",")]
 
 
+def operations_from(text):
+    if not set(text.split(",")) <= set(OPERATIONS):
+        raise argparse.ArgumentTypeError(f"'{text}': want some of {','.join(OPERATIONS)}")
+    return tuple(text.split(","))
+
+
+def links_from(text):
+    try:
+        return [None if word == "none" else word for word in text.split(",") if word == "none" or bits_per_second(word)]
+    except AttributeError:
+        raise argparse.ArgumentTypeError(f"'{text}': want rates such as 1gbit,100mbit; none: not shaped") from None
+
+
+def competitors_from(text):
+    found = chosen(text)
+    if found is None:
+        names = ", ".join(each.name.lower().replace(" ", "-") for each in COMPETITORS)
+        raise argparse.ArgumentTypeError(f"'{text}': want some of {names}, or peers, limits, all")
+    return found
+
+
 def parse():
     parser = argparse.ArgumentParser(prog="tools/bench", description="Builds the release preset with the benchmarks "
                                      "and runs them: the parts' own (one process each), and all_reduce and messages "
@@ -60,6 +83,17 @@ def parse():
                         "user's attack, and beside a process that takes as much of a processor (as root; about 4 minutes)")
     parser.add_argument("--urgency", action="store_true", help="only this: an all_reduce of 8 bytes by priority, idle, beside "
                         "bulk of the same user and beside 62 sleeping ranks; and ten groups beside one that does not receive")
+    parser.add_argument("--peers", type=competitors_from, nargs="?", const="all", default=[], metavar="LIST",
+                        help="in alternation with nexar also these, or all that can be compiled here: " +
+                        ", ".join(each.name for each in COMPETITORS) + ". What is missing is named, with the command that "
+                        "installs it")
+    parser.add_argument("--link", dest="links", type=links_from, default=[None], metavar="LIST",
+                        help="each host's cable carries so much in each direction, such as 1gbit or 100mbit (none: as "
+                        "fast as the machine)")
+    parser.add_argument("--operations", type=operations_from, default=OPERATIONS, metavar="LIST",
+                        help=f"default {','.join(OPERATIONS)}")
+    parser.add_argument("--plot", metavar="DIR", type=pathlib.Path, help="write pictures there (Debian: "
+                        "python3-matplotlib): time over bytes")
     parser.add_argument("--json", metavar="FILE", type=pathlib.Path, help="write everything there, too")
     options = parser.parse_args()
     quick = options.quick
@@ -101,21 +135,51 @@ def machine():
             "kernel": platform.release(), "load_before": os.getloadavg()[0]}
 
 
+def compile_competitors(wanted, folder):
+    """Those that could be; the others are named."""
+    missing = [each for each in wanted if not each.compile(folder)]
+    for each in missing:
+        print(f"== {each.name} is not here, and left out")
+    if missing:
+        print(f"   to measure beside {'it' if len(missing) == 1 else 'them'}, as root: {advice(missing)}", flush=True)
+    return [each for each in wanted if each not in missing]
+
+
 def print_rows(rows):
-    """A table of one topology; with two builds, the second's columns and the ratio follow."""
-    head = f"{'topology':8} {'operation':10} {'memory':8} {'bytes':>9}"
-    one = f"{'median us':>12} {'(q1 .. q3)':>25} {'MB/s':>9} {'n':>4}"
-    print("\n" + head + one * len(rows[0]) + ("   time B/A (pairs)" if len(rows[0]) == 2 else ""))
-    for row in rows:
-        line = "{topology:8} {operation:10} {memory:8} {bytes:9}".format(**row[0])
-        for cell in row:
-            span = f"({cell['q1_us']:.1f} .. {cell['q3_us']:.1f})"
-            rate = cell["megabytes_per_second"]
-            speed = "-" if rate is None else f"{rate:.1f}"
-            line += f"{cell['median_us']:12.1f} {span:>25} {speed:>9} {cell['samples']:4}"
-        if len(row) == 2:
-            line += "   {ratio:.3f} ({ratio_least:.3f} .. {ratio_greatest:.3f})".format(**row[1])
+    """A table of one setting, a line per cell; with two or more in a row, each one's time over the first's."""
+    link = rows[0][0]["link"]
+    print(f"\n{'topology':8} {'operation':10} {'bytes':>9} {'of':10} {'memory':8} {'median us':>12} {'(q1 .. q3)':>25}   "
+          f"{'MB/s':>9} {'n':>4} {'daemon':>8} {'appl.':>8}   ratio (pairs){'   links: ' + link if link else ''}")
+    for cell in (cell for row in rows for cell in row):
+        span = f"({cell['q1_us']:.1f} .. {cell['q3_us']:.1f})"
+        rate = cell["megabytes_per_second"]
+        line = "{topology:8} {operation:10} {bytes:9} {competitor:10} {memory:8}".format(**cell)
+        line += f" {cell['median_us']:12.1f} {span:>25} {'~' if cell['wide'] else ' '} {'-' if rate is None else f'{rate:.1f}':>9}"
+        line += f" {cell['samples']:4} {cell['daemon_seconds_per_gb']:8.3g} {cell['application_seconds_per_gb']:8.3g}"
+        if "ratio" in cell:
+            line += "   {ratio:.3f} ({ratio_least:.3f} .. {ratio_greatest:.3f})".format(**cell)
         print(line, flush=True)
+
+
+def write_pictures(rows, competitors, folder):
+    files = plot(rows, {each.name for each in competitors if each.kind == "limit"}, folder)
+    if files is None:
+        print("no pictures: they need matplotlib (apt-get install python3-matplotlib)")
+    else:
+        print(f"{len(files)} pictures in {folder}")
+
+
+def measure_clusters(options, builds, clients, folder):
+    """What of the result is measured on clusters."""
+    peers = compile_competitors(options.peers, folder)
+    names = ["nexar"] if len(builds) == 1 else ["A", "B"]
+    nexar = [Nexar(*each) for each in zip(names, builds, clients)]
+    plan = Plan(options.topologies, options.sizes, options.rounds, options.minutes * 60, [*nexar, *peers], options.pin,
+                options.links, options.operations)
+    rows, jobs = measure(plan, print_rows)
+    if options.plot:
+        write_pictures(rows, peers, options.plot)
+    return {"clusters": rows, "jobs": jobs, "competitors": [each.describe() for each in options.peers]}
 
 
 def main():
@@ -124,8 +188,7 @@ def main():
     builds = [Build(folder) for folder in (options.build or str(build_here())).split(",")]
     if len(builds) > 2:
         sys.exit("bench: --build takes one build or two")
-    plan = Plan(options.topologies, options.sizes, options.rounds, options.minutes * 60, len(builds), options.pin)
-    result = {"date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(), "machine": machine(),
+    result = {"command": ["tools/bench", *sys.argv[1:]], "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(), "machine": machine(),
               "builds": [build.describe() for build in builds], "micro": [], "clusters": []}
     begin = time.monotonic()
     try:
@@ -143,11 +206,12 @@ def main():
             elif not options.no_micro:
                 result["micro"] = [run_micro(build, options.quick) for build in builds]
             if not (options.bystander or options.urgency):
-                result["clusters"] = measure(builds, clients, plan, print_rows)
+                result.update(measure_clusters(options, builds, clients, folder))
     except Failed as failure:
         sys.exit(f"bench: {failure}")
     result["seconds"] = round(time.monotonic() - begin, 1)
-    print(f"\n{result['seconds']} s; times are medians, with the first and third quartile")
+    print(f"\n{result['seconds']} s; times are medians, with the first and third quartile (~: over {WIDE_PERCENT} % of the "
+          "median apart,\nif time permitted also when measured again); daemon, appl.: processor seconds per GB within the calls")
     if options.json:
         options.json.write_text(json.dumps(result, indent=1) + "\n")
 
