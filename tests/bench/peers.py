@@ -5,6 +5,7 @@ program is built on measured.hpp and prints that header's lines. A limit is one 
 """
 import os
 import pathlib
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -80,8 +81,8 @@ def open_mpi(job, command):
 def mpich(job, command):
     """TCP between hosts over their cables, shared memory within one."""
     hosts = ",".join(f"{job.address(host)}:{job.ranks}" for host in job.cluster.hosts)
-    launch = ["mpiexec.mpich", "-launcher", "ssh", "-launcher-exec", job.agent(), "-iface", "eth0", "-disable-auto-cleanup",
-              "-hosts", hosts, "-n", str(job.size)]
+    launch = ["mpiexec.mpich", "-launcher", "ssh", "-launcher-exec", job.agent(), "-iface", "eth0", "-hosts", hosts,
+              "-n", str(job.size)]
     # Both of its network layers: Debian's is built with the one or the other.
     environment = {"UCX_TLS": "tcp,self", "UCX_NET_DEVICES": "eth0", "FI_PROVIDER": "tcp", "FI_TCP_IFACE": "eth0"}
     if oversubscribed(job):
@@ -142,7 +143,7 @@ class Competitor:
 
 def started(process, folders):
     """How to start it by hand: its command, and the environment that it adds, without the names that pass."""
-    text = " ".join([*(f"{name}={value}" for name, value in process.environment.items()), *map(str, process.command)])
+    text = shlex.join([*(f"{name}={value}" for name, value in process.environment.items()), *map(str, process.command)])
     for folder, name in folders.items():
         text = text.replace(folder, name)
     return text

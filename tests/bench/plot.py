@@ -28,7 +28,7 @@ def style_of(name, limits):
 
 def draw(pyplot, key, picture, limits, file):
     operation, topology, link = key
-    figure, axes = pyplot.subplots(figsize=(8, 5.5), dpi=110)
+    figure, axes = pyplot.subplots(figsize=(8, 5.5), dpi=80)
     for name, points in picture.items():
         sizes = [point.bytes for point in points]
         line = axes.plot(sizes, [point.median for point in points], marker="o", markersize=3.5, label=name,
