@@ -88,8 +88,8 @@ def parse():
                         ", ".join(each.name for each in COMPETITORS) + ". What is missing is named, with the command that "
                         "installs it")
     parser.add_argument("--link", dest="links", type=links_from, default=[None], metavar="LIST",
-                        help="each host's cable carries so much in each direction, such as 1gbit or 100mbit (none: as "
-                        "fast as the machine)")
+                        help="each host sends and receives so much at most, such as 1gbit or 100mbit (none: as fast as "
+                        "the machine)")
     parser.add_argument("--operations", type=operations_from, default=OPERATIONS, metavar="LIST",
                         help=f"default {','.join(OPERATIONS)}")
     parser.add_argument("--plot", metavar="DIR", type=pathlib.Path, help="write pictures there (Debian: "

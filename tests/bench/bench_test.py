@@ -144,7 +144,7 @@ def check_hosts(build, client):
         assert own[1]["BENCH_ADDRESS"] == "10.77.0.2" and own[0]["BENCH_ADDRESSES"] == "10.77.0.1,10.77.0.2", own
         before = cluster.network.crossed(2)[0]
         for host in cluster.hosts:
-            cluster.network.shape(host, bits_per_second("100mbit"))
+            cluster.network.shape(host, bits_per_second("100mbit"), both=True)
         done = read_times(cluster.run([client, "--only", "all_reduce:alloc:1048576", "--repetitions", "2"], 1, 60))
         assert cluster.network.crossed(2)[0] - before >= least_on_wire(done) == 2 << 20
         assert min(done["all_reduce", "alloc", 1 << 20].microseconds) > 2**20 * 8 / 1e8 * 1e6 * 0.9, done

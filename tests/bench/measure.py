@@ -102,7 +102,7 @@ class Runner:
                 self._clusters[each.name] = cluster = stack.enter_context(
                     Cluster(each.build, setting.topology.hosts, plan.pinned))
                 for host in cluster.hosts if setting.link else ():
-                    cluster.network.shape(host, bits_per_second(setting.link))
+                    cluster.network.shape(host, bits_per_second(setting.link), both=setting.topology.hosts > 2)
         self._first = next(iter(self._clusters.values()))
 
     def cells(self, competitor):

@@ -70,11 +70,13 @@ class Network:
         rules = run_in(self.namespace(host), "nft", "list chain inet cut in")
         return sum(int(number) for number in re.findall(r"packets (\d+)", rules))
 
-    def shape(self, host, bits_per_second):
-        """The host's cable carries so much in each direction, each with a queue of 20 ms behind it."""
-        burst = max(3200, bits_per_second // 8 // 20000)  # what 50 us carry, and two packets at least
+    def shape(self, host, bits_per_second, both=False):
+        """The host sends so much at most, with a queue of 20 ms; `both`: and receives so much, as is needed where several
+        send to it. Of an idle link 0.5 ms pass at once: at 1 Gbit/s that is a packet of 64 KiB as the kernel makes it.
+        Cutting these takes more of a processor than all else."""
+        burst = max(3200, min(68000, bits_per_second // 8 * 545 // 10**6))  # bytes; two packets on the wire at least
         limits = ("rate", str(bits_per_second), "burst", str(burst), "latency", "20ms")
-        for namespace, port in ((self.namespace(host), "eth0"), (self._switch, f"p{host}")):
+        for namespace, port in ((self.namespace(host), "eth0"), (self._switch, f"p{host}"))[:1 + both]:
             run_in(namespace, "tc", "qdisc", "replace", "dev", port, "root", "tbf", *limits)
 
     def crossed(self, host):
