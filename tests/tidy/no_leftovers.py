@@ -9,8 +9,8 @@ import tidy
 # This file holds the patterns themselves.
 EXCEPT = {"tests/tidy/no_leftovers.py"}
 LARGEST = 1 << 20
-# Where binary files may be: fuzzing corpora, and the data of the training example.
-BINARY = ("tests/fuzz/", "examples/digits/")
+# Where binary files may be: fuzzing corpora, the data of the training example, pictures of what tools/bench measured.
+BINARY = ("tests/fuzz/", "examples/digits/", "docs/performance/peers/")
 
 PATTERNS = (
     (re.compile(r"TODO\(now\)"), "TODO(now): finish it or say TODO(soon)"),
