@@ -12,7 +12,7 @@ from bench import competitors_from, links_from, operations_from, topologies_from
 from builds import Build
 from hosts import Cluster, Failed
 from measure import (Nexar, Plan, Setting, Times, Topology, bits_per_second, figures, least_on_wire, read_times,
-                     rounds_that_count, rows_of, wide_cells)
+                     rounds_that_count, rows_of, share_of, wide_cells)
 from plot import file_name, pictures_of
 
 BYTES = ("8", "65536", "1048576")
@@ -92,6 +92,9 @@ def check_wide():
     assert wide_cells(narrow) == [] and wide_cells(wide) == [KEY]
     assert rounds_that_count(KEY, wide, narrow) is narrow and rounds_that_count(KEY, wide, wide) == wide + wide
     assert rounds_that_count(KEY, narrow, []) is narrow and rounds_that_count(KEY, wide, None) is wide
+    both = {"a": [{KEY: times([100.0]), (*KEY[:2], 8): times([300.0])}], "b": [{KEY: times([400.0])}]}
+    assert share_of({"a": [], "b": []}, both) == 0 and share_of({"a": [KEY], "b": []}, both) == 1 / 3
+    assert share_of({"a": [], "b": [KEY]}, both) == 0.5
     setting = Setting(Topology(2, 1), "1gbit")
     for again, marked, repeated, samples in (({}, True, False, 4), ({"a": narrow}, False, True, 4),
                                              ({"a": wide}, True, True, 8)):

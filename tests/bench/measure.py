@@ -160,6 +160,14 @@ def wide_cells(rounds):
     return [key for key in rounds[0] if is_wide(figures(key, rounds))]
 
 
+def share_of(wide, first):
+    """How much of the first measurements' time these cells will take again: by number or by their times, the larger."""
+    def sums(cells):
+        return sum(map(len, cells.values())), sum(sum(done[key].microseconds) for name in cells for key in cells[name]
+                                                  for done in first[name])
+    return max(part / all_of for part, all_of in zip(sums(wide), sums({name: first[name][0] for name in first})))
+
+
 def rounds_that_count(key, first, again):
     """The second measurement instead of a wide first one; both, when the second is wide as well."""
     if not again or key not in again[0]:
@@ -201,8 +209,7 @@ def measure_setting(setting, plan, until):
         first = runner.rounds({each.name: runner.cells(each) for each in runner.competitors}, until)
         wide = {name: wide_cells(first[name]) for name in names}
         took = time.monotonic() - begin
-        share = sum(map(len, wide.values())) / sum(len(rounds[0]) for rounds in first.values())
-        again = runner.rounds(wide, until) if time.monotonic() + took * share < until else {}
+        again = runner.rounds(wide, until) if time.monotonic() + took * share_of(wide, first) < until else {}
         return rows_of(setting, names, first, again), runner.jobs
 
 
