@@ -16,9 +16,13 @@ Success always means the right data, which each rank has compared itself, and th
   exception    abort, in all groups of the rank
   death        PEER_LOST naming the victim, in its groups only, and for every operation that begins after the first such error.
                No barrier succeeds that the victim had not begun
+
+creates.py has what creates may end with. Where the parent loses a rank, or some rank lacks the parent, not all ranks may get the group: then
+what is called there ends as where those that lack it have died, or have left it.
 """
 import collections
 
+from . import creates
 from .early import has_deadline
 from .thread import REASON
 
@@ -36,21 +40,31 @@ MESSAGE_ENDS = {
 def judge(program, outcomes):
     """Words about what is not allowed. outcomes: {rank of the program: its Outcomes}, without a victim's."""
     words = []
+    lacking = {group.number: lacking_ranks(group, outcomes) for group in program.groups if group.made == "create"}
     for step in program.steps:
         of_step = {step.group.members.index(rank): [each for each in found if each.step == step.number]
                    for rank, found in outcomes.items() if rank in step.group.members}
-        words += [f"{step}: {word}" for word in judged(program, step, of_step)]
+        words += [f"{step}: {word}" for word in judged(program, step, of_step, lacking)]
     if program.death or program.leave:
         words += after_loss(program, outcomes)
     return words
 
 
-def judged(program, step, of_step):
-    """of_step: {rank in the group: Outcomes}"""
+def lacking_ranks(group, outcomes):
+    """The program's ranks that are in a created group, and did not get it. A victim may have."""
+    got = {rank for rank, found in outcomes.items() for each in found if (each.step, each.what, each.name) == (group.call, "create", "OK")}
+    return {rank for rank in group.members if rank in outcomes} - got
+
+
+def judged(program, step, of_step, lacking):
+    """of_step: {rank in the group: Outcomes}. lacking: {number of a created group: the program's ranks that lack it}"""
+    if step.kind == "create":
+        return creates.judged(program, step, of_step, lacking)
     fences = {rank: [each for each in found if each.what == "fence"] for rank, found in of_step.items()}
     steps = {rank: [each for each in found if each.what != "fence"] for rank, found in of_step.items()}
-    if (lost := program.lost(step.group)) is not None:
-        return with_loss(program, step, step.group.members.index(lost), fences, steps)
+    lost, absent = program.lost(step.group), {step.group.members.index(rank) for rank in lacking.get(step.group.number, ())}
+    if lost is not None or absent:
+        return with_loss(program, step, None if lost is None else step.group.members.index(lost), absent, fences, steps)
     words = [word for found in (fences if step.end else of_step).values() for each in found for word in failed(each)]
     if step.kind in SAME_EVERYWHERE:
         words += differ(steps)
@@ -119,13 +133,14 @@ def after_message(step, steps):
     return [f"send ended with {sends}, receives with {receives}: {shown(steps)}"]
 
 
-def with_loss(program, step, lost, fences, steps):
-    """lost: the rank that the group loses."""
+def with_loss(program, step, lost, absent, fences, steps):
+    """lost: the rank that the group loses; absent: those that never got it."""
     words = [f"rank {rank}: {word}" for found in (fences, steps) for rank, some in found.items() for each in some
-             if not fits_loss(program, step, lost, rank, each) for word in failed(each)]
+             if not (each.culprit in absent and each.name in ("PEER_LOST", "ABORTED")) and not fits_loss(program, step, lost, rank, each)
+             for word in failed(each)]
     if step.kind in SAME_EVERYWHERE:
         words += differ(steps)
-    if never_begun(program, step):
+    if lost is not None and never_begun(program, step):
         words += [f"a barrier succeeded on rank {rank} that rank {lost}, which was lost, never began"
                   for found in (fences, steps if step.kind == "barrier" else {}) for rank, some in found.items()
                   for each in some if each.name == "OK"]
@@ -136,6 +151,8 @@ def fits_loss(program, step, lost, rank, each):
     leave = program.leave
     if each.name == "OK":
         return True
+    if lost is None:
+        return False
     if leave and rank == lost:
         return each.name == "CLOSED" or (leave.how == "free" and each.what == "send")  # what was sent is delivered, or not
     if (each.name, each.culprit) == ("PEER_LOST", lost):
@@ -143,7 +160,7 @@ def fits_loss(program, step, lost, rank, each):
     if not leave or leave.how != "free" or (each.name, each.culprit) != ("ABORTED", lost):
         return False
     if step.kind != "messages":
-        return step.number < leave.step
+        return step.number < leave.step or program.step(leave.step).kind == "create"  # whose thread may be another one
     return any(lost in (message.source, message.to) for message in step.messages)
 
 

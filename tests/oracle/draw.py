@@ -2,8 +2,8 @@
 import dataclasses
 import random
 
-from .program import (ANY_SOURCE, ANY_TAG, CHILDREN_MAX, FLAG_DETERMINISTIC, FLAG_F32_PARTIALS, GROUPS_MAX, NODES, OPS,
-                      PAIRS, PRIVATE_TAG, RANKS_MAX, ROWS, TAGS, Death, End, Group,
+from .program import (ANY_SOURCE, ANY_TAG, CHILDREN_MAX, CREATES_MAX, FLAG_DETERMINISTIC, FLAG_F32_PARTIALS, GROUPS_MAX, NODES, OPS,
+                      PAIRS, PRIVATE_TAG, CREATE_TAGS, RANKS_MAX, ROWS, TAGS, Death, End, Group,
                       Leave, Message, Program, Receive, Step, matches)
 
 
@@ -16,8 +16,14 @@ def draw(seed, kind):
     groups = [drawn_group(rng, number, ranks) for number in range(rng.randint(1, GROUPS_MAX))]
     groups += drawn_children(random.Random(f"children {kind} {seed}"), groups)
     # Each step has a generator of its own: a program without some of its steps has the others as they are.
-    steps = [drawn_step(random.Random(f"{kind} {seed}/{number}"), number, rng.choice(groups), kind)
-             for number in range(rng.choice((3, 8, 15, 30)))]
+    steps = []
+    for number in range(rng.choice((3, 8, 15, 30))):
+        own = random.Random(f"creates {kind} {seed}/{number}")
+        if own.random() < 0.2 and sum(group.made == "create" for group in groups) < CREATES_MAX:
+            steps.append(drawn_create(own, number, groups, kind))
+            groups.append(steps[-1].group)
+        else:
+            steps.append(drawn_step(random.Random(f"{kind} {seed}/{number}"), number, rng.choice(groups), kind))
     death = leave = None
     at = rng.choice(steps)
     if kind == "leave":
@@ -74,6 +80,19 @@ def drawn_children(rng, opened):
             if members:
                 groups.append(Group(len(groups), tuple(members), "split", parent.number, number))
     return groups[len(opened):]
+
+
+def drawn_create(rng, number, groups, kind):
+    """Of opened groups, of children, and of what was created before. Where calls may end early a tag is the step's own: a call
+    that comes late would meet those of a later create with the same tag, and lists that differ."""
+    parent = rng.choice(groups)
+    members = rng.sample(parent.members, rng.randint(1, parent.size))
+    group = Group(len(groups), tuple(members), "create", parent.number, number)
+    step = Step(number, group, "create", tag=rng.choice(CREATE_TAGS) if kind == "plain" else PRIVATE_TAG + number)
+    if kind == "ends" and group.size > 1 and rng.random() < 0.3:
+        how = rng.choice(("cancel", "cancel", "cancel", "late", "late", "differs"))
+        return dataclasses.replace(step, end=End(how, rng.randrange(group.size), {"cancel": 0.5, "late": 0.2, "differs": 2.5}[how]))
+    return step
 
 
 def drawn_step(rng, number, group, kind):

@@ -33,6 +33,18 @@ def around(step, line):
             "cancel_send": [deadline(SECOND_WAIT_MS), line], "late_send": [late, deadline(SECOND_WAIT_MS), line]}[end.how]
 
 
+def create_with_end(step, rank, ending, create):
+    """The lines of one rank: what creates.twice does."""
+    number, member, end = step.number, step.group.members[rank], step.end
+    own, timed = rank == end.rank, ending.replace(" -1 ", f" {int(end.seconds * 1000)} ")
+    first = [timed]
+    if own and end.how == "cancel":
+        first = [ending, f"cancel {number} {member}"]
+    if own and end.how == "late":
+        first = [f"pause {number} {member} {int((end.seconds + LATER) * 1e6)}", timed]
+    return [*first, f"wait {member}", create]
+
+
 def differing(line):
     words = line.split(" ")
     words[MATCH_ID] = str(int(words[MATCH_ID]) + OTHER)

@@ -11,9 +11,10 @@ from harness import nexar
 from nexar._rows import ROWS
 
 KINDS = ("plain", "ends", "death", "leave")
-RANKS_MAX, NODES, GROUPS_MAX, CHILDREN_MAX = 12, 4, 4, 4
+RANKS_MAX, NODES, GROUPS_MAX, CHILDREN_MAX, CREATES_MAX = 12, 4, 4, 4, 6
 ANY_SOURCE, ANY_TAG = nexar.ANY_SOURCE, nexar.ANY_TAG
 TAGS = (0, 7, 1 << 32, ANY_TAG - 1)
+CREATE_TAGS = (0, 0, 7, (1 << 64) - 1)
 TURN = 1000  # more steps than a program has
 PRIVATE_TAG = 1 << 40  # and the step's number: no other step uses it
 
@@ -31,7 +32,8 @@ OPS = {**{each: ARITHMETIC for each in FLOATS}, **{each: ("min", "max") for each
 @dataclasses.dataclass(frozen=True)
 class Group:
     """members: the program's ranks, in the order of their ranks in the group. made: how it comes to be: "open" by name, or as
-    a child of the group `parent` by "split" or "dup". Children of one split have the number of its first child as `call`."""
+    a child of the group `parent` by "split" or "dup", before the first step; or by "create", in the step `call`. Children of one
+    split have the number of its first child as `call`."""
     number: int
     members: tuple
     made: str = "open"
@@ -41,6 +43,11 @@ class Group:
     @property
     def size(self):
         return len(self.members)
+
+    @property
+    def is_made_first(self):
+        """By a collective of its parent, before the first step."""
+        return self.made in ("split", "dup")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +71,8 @@ class Receive:
 @dataclasses.dataclass(frozen=True)
 class End:
     """A step that may end early. how, of a collective: cancel (`rank` cancels it), late (`rank` begins after the others'
-    deadline), differs (`rank` gives another match_id). Of the only message of a step, whose other side comes too late or not:
+    deadline), differs (`rank` gives another match_id). Of a create: the same, but that `rank` gives another order of the list; all
+    then create the group once more, with another tag, and get it. Of the only message of a step, whose other side comes too late or not:
     cancel_recv, cancel_send, late_recv, late_send."""
     how: str
     rank: int
@@ -73,7 +81,7 @@ class End:
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """One collective, or some messages. exact: inputs whose result has the same bits in any order of combination."""
+    """One collective, or some messages, or the create of its group. exact: inputs whose result has the same bits in any order of combination."""
     number: int
     group: Group
     kind: str
@@ -90,6 +98,7 @@ class Step:
     fenced: bool = False  # barriers around it, with nothing pending: receives for any tag get no other step's messages
     end: End = None
     flags: int = 0  # nexar_op_options.flags
+    tag: int = 0  # of a create
     starts: int = 1  # how often all ranks call it, one after the other with other data each time; the last one is its outcome
 
     @property
@@ -119,7 +128,8 @@ class Step:
         return slice(rank * self.count, (rank + 1) * self.count)
 
     def __str__(self):
-        what = {"messages": f"{self.messages} by {self.receives}", "all_to_allv": f"{self.dtype} x {self.blocks}"}.get(
+        what = {"messages": f"{self.messages} by {self.receives}", "all_to_allv": f"{self.dtype} x {self.blocks}",
+                "create": f"of group {self.group.parent} with tag {self.tag}"}.get(
             self.kind, f"{self.op if self.row and self.row.reduces else ''} {self.dtype} x {self.counts or self.count}")
         return (f"step {self.number}: {self.kind} {what}, root {self.root}, group {self.group.number} of "
                 f"{self.group.members}{', fenced' if self.fenced else ''}{f', {self.end}' if self.end else ''}"
@@ -137,7 +147,8 @@ class Death:
 
 @dataclasses.dataclass(frozen=True)
 class Leave:
-    """rank: of the program. Instead of its step `step` it frees the step's group, or aborts it, whatever is pending there. Or, in
+    """rank: of the program. Instead of its step `step` it frees the step's group, or aborts it, whatever is pending there; instead
+    of a create, the parent. Or, in
     the simulator only, it aborts all its groups and ends, as a program does that an exception ends (how: "exception")."""
     rank: int
     step: int
@@ -159,23 +170,38 @@ class Program:
         return [rank for rank, host in enumerate(self.hosts) if host == process]
 
     def without(self, numbers):
-        death, leave = (None if each and each.step in numbers else each for each in (self.death, self.leave))
-        steps = tuple(step for step in self.steps if step.number not in numbers)
+        steps = tuple(step for step in self.steps if step.number not in numbers and not any(
+            each.made == "create" and each.call in numbers for each in self.line(step.group)))
+        left = {step.number for step in steps}
+        death, leave = (None if each and each.step not in left else each for each in (self.death, self.leave))
         return dataclasses.replace(self, steps=steps, death=death, leave=leave)
+
+    def line(self, group):
+        """The group, what it comes from, and so on."""
+        found = [group]
+        while found[-1].parent is not None:
+            found.append(self.groups[found[-1].parent])
+        return found
+
+    @property
+    def group_left(self):
+        """That the rank which leaves frees or aborts."""
+        step = self.step(self.leave.step)
+        return self.groups[step.group.parent] if step.kind == "create" else step.group
 
     def step(self, number):
         return next(each for each in self.steps if each.number == number)
 
     def lost(self, group):
         """The program's rank that the group loses; None: none."""
-        if self.leave and (self.step(self.leave.step).group == group
+        if self.leave and (self.group_left == group
                            or (self.leave.how == "exception" and self.leave.rank in group.members)):
             return self.leave.rank
         return self.death.rank if self.death and self.death.rank in group.members else None
 
     def __str__(self):
         where = f"ranks on nodes {list(self.places)}, in processes {list(self.hosts)}"
-        children = [f"group {each.number}: {each.members} by {each.made} of {each.parent}" for each in self.groups if each.parent is not None]
+        children = [f"group {each.number}: {each.members} by {each.made} of {each.parent}" for each in self.groups if each.is_made_first]
         return "\n".join([f"{self.kind} program {self.seed}: {where}", *children, *map(str, self.steps),
                           *(str(each) for each in (self.death, self.leave) if each)])
 

@@ -53,9 +53,9 @@ class Performance:
         self.groups |= {group.number: request.wait() for group, request in started}
 
     def make_children(self):
-        """In the order of their numbers, which is the same on all ranks of a parent: nobody waits for what comes later."""
-        for call in sorted({group.call for group in self.program.groups if group.parent is not None}):
-            made = [group for group in self.program.groups if group.call == call]
+        """Those that are made before the first step. In the order of their numbers, which is the same on all ranks of a parent: nobody waits for what comes later."""
+        for call in sorted({group.call for group in self.program.groups if group.is_made_first}):
+            made = [group for group in self.program.groups if group.is_made_first and group.call == call]
             parent = self.groups.get(made[0].parent)
             if parent is None:
                 continue
@@ -68,10 +68,12 @@ class Performance:
                 self.groups[own.number] = child
 
     def parts(self, groups, steps):
-        """The steps of each thread: one for all, or one for some of the groups."""
+        """The steps of each thread: one for all, or one for some of the groups; for all that are created the same, so that a
+        group is created by the thread that uses it, and creates with one tag one after the other."""
         if self.local.random() < 0.6 or len(groups) < 2:
             return [steps]
-        thread_of = {group.number: self.local.randrange(3) for group in groups}
+        creator = self.local.randrange(3)
+        thread_of = {group.number: creator if group.made == "create" else self.local.randrange(3) for group in groups}
         return [[step for step in steps if thread_of[step.group.number] == number] for number in range(3)]
 
     def close(self):

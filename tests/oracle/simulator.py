@@ -10,10 +10,12 @@ there. A line is an item of one rank (its number in the program), in the rank's 
     program SEED JUDGED     the first line; JUDGED: 1, unless everything must succeed
     places N...             the node of each rank
     processes N...          the session of each rank
-    group NUMBER MADE PARENT CALL MEMBER...         MADE: open, split, dup
+    group NUMBER MADE PARENT CALL MEMBER...         MADE: open, split, dup, create
     collective STEP RANK GROUP KIND DTYPE OP COUNT ROOT MATCH_ID SCALAR (COUNTS or -) (SENDS or -) (RECEIVES or -) IN OUT
     send STEP RANK GROUP DTYPE TO TAG NUMBER BYTES
     recv STEP RANK GROUP DTYPE FROM TAG ROOM NUMBER         the message that it must get; -1: any that fits, each once
+    create STEP RANK GROUP PARENT TAG MILLISECONDS LIST     who gets it has the group from then on; MILLISECONDS: its deadline, or -1
+    ending STEP RANK GROUP PARENT TAG MILLISECONDS LIST     the same, but who gets it frees it
     wait RANK               for the end of all that the rank has begun
     recv_again ...                  as recv, if the rank's receive of this step before it was cancelled or late
     deadline STEP RANK MILLISECONDS         of the rank's next call
@@ -37,10 +39,10 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE.parent / "integration")]
 
 from harness import nexar  # noqa: E402
-from oracle import allowed, data, messages  # noqa: E402
+from oracle import allowed, creates, data, messages  # noqa: E402
 from oracle.calls import content  # noqa: E402
 from oracle.draw import draw  # noqa: E402
-from oracle.ends import with_end  # noqa: E402
+from oracle.ends import create_with_end, with_end  # noqa: E402
 from oracle.program import ANY_SOURCE, ANY_TAG, matches  # noqa: E402
 from oracle.reference import expected  # noqa: E402
 from oracle.thread import Outcome  # noqa: E402
@@ -50,9 +52,13 @@ MESSAGE_FENCE = 10**6  # and twice a step's number, or one more: the barriers ar
 KINDS = ("plain", "ends", "death", "leave", "exception")
 
 
-# A name of an error that becomes another one.
-LOST = (" PEER_LOST ", " TIMED_OUT ")
-SABOTAGE = {"plain": LOST, "ends": (" ABORTED ", " MISMATCH "), "death": LOST, "leave": LOST, "exception": LOST}
+# Names of errors, each of which becomes another one.
+LOST = (" collective PEER_LOST ", " collective TIMED_OUT ")
+SABOTAGE = {"plain": (LOST,),
+            "ends": ((" ABORTED ", " MISMATCH "), (" ending MISMATCH ", " ending GROUP_INCOMPLETE "), (" create OK ", " create MISMATCH ")),
+            "death": (LOST, (" create PEER_LOST ", " create GROUP_INCOMPLETE ")),
+            "leave": (LOST, (" create ABORTED ", " create MISMATCH ")),
+            "exception": (LOST, (" create PEER_LOST ", " create CLOSED "))}
 
 
 def hexadecimal(array):
@@ -65,6 +71,8 @@ def listed(numbers):
 
 def suitable(step):
     """The step as the simulator can have it; None: it is not for it."""
+    if step.kind == "create":
+        return step
     step = dataclasses.replace(step, exact=True)
     width = data.STORAGE[step.dtype].itemsize
     if step.kind == "messages":
@@ -78,6 +86,8 @@ def items_of(program, step):
     """Lines of all ranks; None: some rank's result is not exact."""
     if step.kind == "messages":
         return messages_of(program, step)
+    if step.kind == "create":
+        return creates_of(program, step)
     lines = []
     for rank, member in enumerate(step.group.members):
         side_in, side_out = (step.elements(word, rank) for word in (step.row.in_, step.row.out))
@@ -94,6 +104,20 @@ def items_of(program, step):
             nexar.OPS[step.op] if step.row.reduces else 0, count if step.row.memory != "nothing" else 0, step.root, step.match_id, scalar,
             listed(step.counts), listed(sends), listed(receives), hexadecimal(given), hexadecimal(wanted)))))
     return fenced(step, lines)
+
+
+def creates_of(program, step):
+    parent = program.groups[step.group.parent]
+    ranks = [parent.members.index(member) for member in step.group.members]
+
+    def line(what, member, tag, listed_ranks):
+        return f"{what} {step.number} {member} {step.group.number} {parent.number} {tag} -1 {listed(listed_ranks)}"
+
+    if not step.end:
+        return [line("create", member, step.tag, ranks) for member in step.group.members]
+    return [each for rank, member in enumerate(step.group.members)
+            for each in create_with_end(step, rank, line("ending", member, creates.FIRST_TAG + step.number, creates.first_list(step, rank, ranks)),
+                                        line("create", member, creates.SECOND_TAG + step.number, ranks))]
 
 
 def messages_of(program, step):
@@ -115,7 +139,7 @@ def any_tag(tag):
 
 def fenced(step, lines):
     """With barriers around them, if it is such a step; and with its end."""
-    if step.end:
+    if step.end and step.kind != "create":
         lines = with_end(step, lines)
     if not step.fenced:
         return lines
@@ -146,12 +170,14 @@ def with_loss(program, step, lines):
     if not loss or loss.step != step.number:
         return lines
     how = {"before": "die", "started": "die", "later": "die_later"}[loss.when] if program.death else loss.how
-    line = f"lose {step.number} {loss.rank} {step.group.number} {how}"
+    group = program.group_left if program.leave else step.group
+    line = f"lose {step.number} {loss.rank} {group.number} {how}"
     if not program.death or loss.when != "started":
         return [line, *lines]
     last = max((at for at, each in enumerate(lines) if each.split()[:3] in (["collective", str(step.number), str(loss.rank)],
                                                                            ["send", str(step.number), str(loss.rank)],
-                                                                           ["recv", str(step.number), str(loss.rank)])), default=-1)
+                                                                           ["recv", str(step.number), str(loss.rank)],
+                                                                           ["create", str(step.number), str(loss.rank)])), default=-1)
     return [*lines[:last + 1], line, *lines[last + 1:]]
 
 
@@ -195,7 +221,7 @@ def spoiled(text):
 
 
 def performed(kind, texts, sabotage=False):
-    """Whether the simulator did what it must. sabotage: one error is another one."""
+    """Whether the simulator did what it must. sabotage: one error is another one, and then whether one of these was not found."""
     with tempfile.TemporaryDirectory(prefix="nexar-simulator.") as folder:
         programs, outcomes = pathlib.Path(folder, "programs"), pathlib.Path(folder, "outcomes")
         programs.write_text("".join(texts))
@@ -203,9 +229,10 @@ def performed(kind, texts, sabotage=False):
         if subprocess.run([os.environ["NEXAR_TEST_SIM_ENGINE"], "[oracle]"], env={**os.environ, **names}).returncode != 0:
             return False
         ends = outcomes.read_text()
-        words = judged(kind, ends.replace(*SABOTAGE[kind], 1) if sabotage else ends)
-        print(*words, sep="\n", end="\n" if words else "")
-        return not words
+        found = [judged(kind, ends.replace(*each, 1)) for each in SABOTAGE[kind]] if sabotage else [judged(kind, ends)]
+        for words in found:
+            print(*words, sep="\n", end="\n" if words else "")
+        return not all(found)
 
 
 def main(given=None):

@@ -11,7 +11,7 @@ from ctypes import byref, c_uint64
 
 from harness import cabi
 
-from . import early, messages
+from . import creates, early, messages
 from .calls import Collective, Post, exchange, local_of
 from .waits import until_ended
 
@@ -20,7 +20,7 @@ RETRY_SECONDS = 60
 REASON = "the seed wants it"
 WINDOWS = (0, 1, 2, 4, 8)
 
-# One operation's end at one rank. what: collective, send, recv, fence. name: of its status. culprit: the rank in the error.
+# One operation's end at one rank. what: collective, send, recv, fence, create, ending (a create that may end early). name: of its status. culprit: the rank in the error.
 # digest: of a successful output. began, ended: by the monotonic clock, which all processes share.
 Outcome = collections.namedtuple("Outcome", "step what name culprit text digest began ended")
 
@@ -43,6 +43,7 @@ class Thread:
         self.process, self.program, self.steps = process, process.program, steps
         self.pending, self.broken, self.report, self.in_ops = [], None, process.report, False
         self.local = random.Random(f"{self.program.seed} {process.rank} {[step.number for step in steps]}")
+        self.creating = {}  # by the number of the group: what is not waited for yet
 
     def run(self):
         try:
@@ -50,11 +51,14 @@ class Thread:
                 self.take(step)
             while self.pending:
                 self.finish_one()
+            for number in list(self.creating):
+                creates.finish(self, number)
         except BaseException:
             self.broken = traceback.format_exc()
 
     def take(self, step):
-        if step.group.number in self.process.left or self.leaves(step):
+        needed = step.group.parent if step.kind == "create" else step.group.number
+        if needed in self.process.left or not creates.has(self, needed) or self.leaves(step):
             return
         rank, local = step.group.members.index(self.process.rank), local_of(self.program, step, self.process.rank)
         death = self.program.death
@@ -67,6 +71,9 @@ class Thread:
             time.sleep(local.random() * 0.004)  # sleep: the seed chooses who comes late; right in every order
         if step.fenced:
             self.fence(step)
+        if step.kind == "create":
+            creates.take(self, step, rank, local, dies == "started")
+            return die() if dies == "started" else None
         if step.end:
             return early.take(self, step, rank, local)
         self.post(step, rank, local, blocking=local.random() < 0.4 and dies != "started")
@@ -82,8 +89,8 @@ class Thread:
         leave = self.program.leave
         if not leave or (leave.rank, leave.step) != (self.process.rank, step.number):
             return False
-        group = self.process.groups[step.group.number]
-        self.process.left.add(step.group.number)
+        group = self.process.groups[self.program.group_left.number]
+        self.process.left.add(self.program.group_left.number)
         group.abort(REASON) if leave.how == "abort" else group.free()
         return True
 
@@ -269,6 +276,7 @@ class Thread:
             self.message_ended(requests.step, found)
 
     def record(self, step, what, status, began, output=None):
+        """Requires: the status is that of the last call of this thread."""
         culprit, text = -1, ""
         if status != 0:
             error = cabi.last_error()
@@ -276,7 +284,10 @@ class Thread:
             if error.code != status:
                 self.violation(step, f"status {cabi.name_of(status)}, but last_error is {cabi.name_of(error.code)}")
         digest = hashlib.blake2b(output, digest_size=8).hexdigest() if output is not None else None
-        outcome = Outcome(step.number, what, cabi.name_of(status), culprit, text, digest, began, time.monotonic())
+        return self.outcome(step, what, cabi.name_of(status), culprit, text, digest, began)
+
+    def outcome(self, step, what, name, culprit, text, digest, began):
+        outcome = Outcome(step.number, what, name, culprit, text, digest, began, time.monotonic())
         self.report.outcomes.append(outcome)
         return outcome
 

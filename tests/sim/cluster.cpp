@@ -119,6 +119,7 @@ void Host::group_opened(SessionId session, uint64_t ticket, const Result<engine:
     if (const auto core = cores.find(session.value); core != cores.end())
         return core->second->group_opened(ticket, info);
     opened.emplace(std::pair(session.value, ticket), info);
+    opened_at.emplace(std::pair(session.value, ticket), cluster_.clock.now());
 }
 
 void Host::stage_done(SessionId session, uint64_t ticket, uint32_t done) {

@@ -71,6 +71,7 @@ class Host final : engine::Clients, engine::Workers, engine::PeerPort {
     std::map<std::pair<uint64_t, uint64_t>, Call*> calls;  // by session and ticket
     uint64_t next_ticket = 1;
     std::map<std::pair<uint64_t, uint64_t>, Result<engine::GroupInfo>> opened;
+    std::map<std::pair<uint64_t, uint64_t>, Time> opened_at;  // when it was answered
     std::map<uint64_t, local::SessionCore*> cores;  // sessions that speak through shared memory (app.hpp)
     std::function<bool(link::PeerIndex, const wire::Message&)> table;  // sees messages first (nodes.hpp)
     std::function<void()> after_flush;                                 // of the loop's own mesh (nodes.hpp)

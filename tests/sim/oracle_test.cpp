@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "family.hpp"
+#include "oracle_creates.hpp"
 #include "oracle_text.hpp"
 #include "seeds.hpp"
 
@@ -26,7 +27,8 @@ class Performance {
     Performance(uint64_t seed, Text& text) : cluster_(seed, shape(seed)), text_(text) {
         const bool breaks = seed % 3 == 0;
         for (std::vector<Item>& items : text.items)
-            for (Item& item : items) item.call = nullptr;  // of the performance before
+            for (Item& item : items)  // of the performance before
+                item.call = nullptr, item.open.reset(), item.is_freed = item.is_skipped = false;
         make_groups();
         for (int i = 0; breaks && i < 8; ++i)
             cluster_.clock.after(cluster_.clock.some(3ms), [this] {
@@ -53,12 +55,10 @@ class Performance {
         file << "performance " << text_.seed << "\n";
         for (const std::vector<Item>& items : text_.items)
             for (const Item& item : items) {
-                if (item.call == nullptr || !item.call->ended) continue;
-                const Error& error = item.call->outcome.error;
-                const auto time = [](Time at) { return at.time_since_epoch().count(); };
-                file << item.rank << ' ' << item.step << ' ' << item.what << ' ' << name_of(error.code) << ' '
-                     << error.rank << ' ' << time(item.call->submitted) << ' ' << time(item.call->finished)
-                     << ' ' << error.text << '\n';
+                if (item.open && !creates_.is_pending(item))
+                    write(file, item, creates_.error_of(item), item.called, creates_.ended_at(item));
+                if (item.call != nullptr && item.call->ended)
+                    write(file, item, item.call->outcome.error, item.call->submitted, item.call->finished);
             }
     }
 
@@ -66,6 +66,11 @@ class Performance {
     static constexpr uint32_t nodes = 4;
     static constexpr const char* reason = "the seed wants it";  // allowed.py looks for it
 
+    static void write(std::ostream& file, const Item& item, const Error& error, Time began, Time ended) {
+        const auto time = [](Time at) { return at.time_since_epoch().count(); };
+        file << item.rank << ' ' << item.step << ' ' << item.what << ' ' << name_of(error.code) << ' '
+             << error.rank << ' ' << time(began) << ' ' << time(ended) << ' ' << error.text << '\n';
+    }
     static ClusterShape shape(uint64_t seed) {
         ClusterShape out = shape_of(nodes);
         if (seed % 2 == 0) out.plan = {1, 256, 64, 128, 4096, 3};
@@ -77,7 +82,7 @@ class Performance {
     void make_groups() {
         for (const uint32_t process : text_.processes) sessions_.try_emplace(process, cluster_.new_session());
         for (const Made& made : text_.groups) {
-            if (groups_.contains(made.number)) continue;
+            if (groups_.contains(made.number) || made.how == "create") continue;
             if (made.how != "open") {
                 make_children(made);
                 continue;
@@ -98,7 +103,7 @@ class Performance {
             ChildCall wish{engine::no_colour, 0};
             for (const Made& made : text_.groups) {
                 const uint32_t at = place_in(made, parent.members[rank]);
-                if (made.call == first.call && at < made.members.size()) wish = {made.number, at};
+                if (is_of(made, first) && at < made.members.size()) wish = {made.number, at};
             }
             family.start(first.how == "dup" ? OpKind::group_dup : OpKind::group_split, rank, wish);
             cluster_.run_for(cluster_.clock.some(30us));
@@ -106,8 +111,11 @@ class Performance {
         expect_end(cluster_);
         REQUIRE(family.all_ok());
         for (const Made& made : text_.groups)
-            if (made.call == first.call)
-                groups_[made.number] = family.child_of(place_in(parent, made.members[0]));
+            if (is_of(made, first)) groups_[made.number] = family.child_of(place_in(parent, made.members[0]));
+    }
+    // A created group's `call` is a step.
+    static bool is_of(const Made& made, const Made& first) {
+        return made.call == first.call && made.how == first.how;
     }
     void schedule(uint32_t rank, Duration pause) {
         ++cluster_.to_be_submitted;
@@ -115,10 +123,12 @@ class Performance {
             --cluster_.to_be_submitted;
             std::vector<Item>& items = text_.items[rank];
             if (gone_[rank]) return;
+            creates_.settle(rank);
             const bool may =
                 cluster_.clock.now() >= paused_[rank] && in_flight(rank) <= cluster_.clock.random.below(4);
             if (may) post_step(rank);
-            if (next_[rank] < items.size()) schedule(rank, may ? 30us : std::min<Duration>(2 * pause, 2ms));
+            if (next_[rank] < items.size() || creates_.any_pending(rank, false))
+                schedule(rank, may ? 30us : std::min<Duration>(2 * pause, 2ms));
         });
     }
     uint64_t in_flight(uint32_t rank) const {
@@ -135,7 +145,7 @@ class Performance {
     void post_step(uint32_t rank) {
         std::vector<Item>& items = text_.items[rank];
         while (next_[rank] < items.size() && items[next_[rank]].what == "wait") {
-            if (in_flight(rank) > 0) return;
+            if (in_flight(rank) > 0 || creates_.any_pending(rank, true)) return;
             ++next_[rank];
         }
         if (next_[rank] == items.size()) return;
@@ -148,13 +158,26 @@ class Performance {
                 ++next_[rank];
                 return;
             }
-            act(item);
+            const OracleCreates::Has has = has_needed(item);
+            if (has == OracleCreates::Has::not_yet) return;
+            item.is_skipped = has == OracleCreates::Has::no;
+            if (!item.is_skipped) act(item);
         }
+    }
+    // What the item needs: its group, the parent of a create, which has no other one of its tag in flight.
+    OracleCreates::Has has_needed(const Item& item) const {
+        using enum OracleCreates::Has;
+        if (item.is_create() && !creates_.may_begin(item)) return not_yet;
+        if (item.is_create() && left_.contains({item.rank, item.parent})) return no;
+        const bool leaves = item.what == "lose" && (item.how == "free" || item.how == "abort");
+        if (!item.is_call() && !item.is_create() && !leaves) return yes;
+        return creates_.has(item.rank, item.is_create() ? item.parent : item.group);
     }
     void act(Item& item) {
         if (item.what == "deadline") deadlines_[item.rank] = item.time * 1ms;
         if (item.what == "cancel") cancel(item);
         if (item.what == "lose") lose(item);
+        if (item.is_create()) creates_.begin(item);
         if (!item.is_call() || left_.contains({item.rank, item.group})) return;
         if (!item.again || got_nothing(item)) post(item);
     }
@@ -172,6 +195,8 @@ class Performance {
                 const uint32_t rank = place_in(text_.groups[begun.group], begun.rank);
                 if (!begun.call->ended) cluster_.cancel(group, rank, *begun.call);
             });
+            for (const Item& other : text_.items[item.rank])
+                if (other.step == item.step && other.what == "ending") creates_.cancel(other);
         });
     }
     bool got_nothing(const Item& item) {
@@ -189,6 +214,7 @@ class Performance {
             const bool is_member = std::ranges::find(made.members, rank) != made.members.end();
             if (!is_member || (item.how != "exception" && made.number != item.group)) continue;
             left_.emplace(rank, made.number);
+            if (creates_.has(rank, made.number) != OracleCreates::Has::yes) continue;
             const SimGroup& group = groups_.at(made.number);
             const uint32_t place = place_in(made, rank);
             const Result<void> gone = item.how == "free" ? cluster_.free_group(group, place)
@@ -204,11 +230,13 @@ class Performance {
                 return cluster_.end_session(groups_.at(made.number), place_in(made, rank), crashed);
     }
     static uint32_t place_in(const Made& made, uint32_t member) {
-        return static_cast<uint32_t>(std::ranges::find(made.members, member) - made.members.begin());
+        return OracleCreates::place_in(made, member);
     }
     // Whether the call must have been made, and have ended.
     bool is_expected(const Item& item) const {
-        if (!item.is_call() || (item.again && item.call == nullptr)) return false;
+        if (item.is_skipped || (item.again && item.call == nullptr)) return false;
+        if (item.is_create()) return item.rank != text_.lost;
+        if (!item.is_call()) return false;
         if (item.rank != text_.lost) return true;
         return item.call != nullptr && (item.call->ended || !gone_[item.rank]);
     }
@@ -224,6 +252,7 @@ class Performance {
     }
     void look(const Item& item) {
         CAPTURE(item.what, item.step, item.rank, item.group, item.request.descriptor.text());
+        if (item.is_create()) return look_at_create(item);
         REQUIRE(item.call != nullptr);
         CAPTURE(item.call->outcome.error.text);
         REQUIRE(item.call->ended);
@@ -232,6 +261,12 @@ class Performance {
         if (item.what == "recv") return look_at_message(item);
         if (!item.out) return;
         REQUIRE(item.call->out_at_end == *item.out);
+    }
+    void look_at_create(const Item& item) {
+        REQUIRE(item.open);
+        REQUIRE_FALSE(creates_.is_pending(item));
+        CAPTURE(creates_.error_of(item).text);
+        REQUIRE((text_.judged || creates_.error_of(item).code == Errc::ok));
     }
     void look_at_message(const Item& item) {
         const engine::Outcome& got = item.call->outcome;
@@ -251,6 +286,7 @@ class Performance {
     Text& text_;
     std::map<uint32_t, SimGroup> groups_;
     std::map<uint32_t, SessionId> sessions_;  // by process
+    OracleCreates creates_{cluster_, text_, groups_, sessions_};
     std::vector<size_t> next_;
     std::vector<Time> paused_;                      // ranks, until then
     std::vector<Duration> deadlines_;               // of the rank's next call

@@ -62,6 +62,14 @@ void read_message(std::istream& line, Item& item) {
     item.room *= width;
 }
 
+void read_create(std::istream& line, Item& item) {
+    int64_t milliseconds = 0;
+    std::string list;
+    line >> item.parent >> item.tag >> milliseconds >> list;
+    if (milliseconds >= 0) item.timeout = milliseconds * 1ms;
+    for (const uint64_t rank : numbers_of(list)) item.list.push_back(static_cast<uint32_t>(rank));
+}
+
 }  // namespace
 
 bool read_program(std::istream& file, Text& out) {
@@ -87,7 +95,8 @@ bool read_program(std::istream& file, Text& out) {
             line >> item.rank;
             item.again = item.what == "recv_again";
             if (item.again) item.what = "recv";
-            if (item.is_call() || item.what == "lose") line >> item.group;
+            if (item.is_call() || item.is_create() || item.what == "lose") line >> item.group;
+            if (item.is_create()) read_create(line, item);
             if (item.what == "collective") read_collective(line, item);
             if (item.what == "send" || item.what == "recv") read_message(line, item);
             if (item.what == "deadline" || item.what == "pause") line >> item.time;

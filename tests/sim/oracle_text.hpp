@@ -13,8 +13,9 @@ namespace nexar::sim {
 using Bytes = std::vector<std::byte>;
 
 struct Item {
-    std::string what;  // collective, send, recv; wait, deadline, pause, cancel, lose
+    std::string what;  // collective, send, recv; create, ending; wait, deadline, pause, cancel, lose
     bool is_call() const { return what == "collective" || what == "send" || what == "recv"; }
+    bool is_create() const { return what == "create" || what == "ending"; }
     uint64_t step = 0;
     uint32_t rank = 0, group = 0;
     engine::OpRequest request;
@@ -25,6 +26,15 @@ struct Item {
     uint64_t time = 0;   // deadline: milliseconds; pause: microseconds
     std::string how;     // lose: free, abort, exception, die, die_later
     const Call* call = nullptr;
+    bool is_skipped = false;  // the rank has not got the group
+    // Of a create.
+    uint32_t parent = 0;
+    uint64_t tag = 0;
+    Duration timeout{-1};
+    std::vector<uint32_t> list;
+    std::optional<Cluster::Open> open;  // empty: not called
+    Time called{};
+    bool is_freed = false;  // of an ending: the group that it got
 };
 
 struct Made {
