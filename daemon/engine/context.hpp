@@ -58,8 +58,9 @@ class Context {
     ScratchPool scratch;
     ScratchShare scratch_share{executor};
     Turns turns;
-    size_t collectives = 0;         // in flight, of all groups
-    uint64_t offers_looked_at = 0;  // unexpected messages, by receives and probes
+    size_t collectives = 0;           // in flight, of all groups
+    uint64_t offers_looked_at = 0;    // unexpected messages, by receives and probes
+    uint64_t receives_looked_at = 0;  // by messages that come, or have been received
 
     // Transfers and jobs in flight share one numbering.
     uint64_t allot_handles(size_t n) {

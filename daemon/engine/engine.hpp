@@ -152,11 +152,12 @@ class Engine final : public Service {
     // all come when is_inquiring() is false.
     void inquire_forming(Time now, const SnapshotScope& scope, bool also);
     bool is_inquiring() const;
-    void check_invariants() const;      // tests; walks everything
-    bool quiet() const;                 // tests: no op, no worker job and no transfer is in flight
-    uint64_t groups_visited() const;    // by all inputs so far; for tests of an input's cost
-    uint64_t offers_looked_at() const;  // unexpected messages, by receives and probes so far
-    uint64_t rows_looked_at() const;    // the same for snapshots: ranks, operations, messages, opens
+    void check_invariants() const;        // tests; walks everything
+    bool quiet() const;                   // tests: no op, no worker job and no transfer is in flight
+    uint64_t groups_visited() const;      // by all inputs so far; for tests of an input's cost
+    uint64_t offers_looked_at() const;    // unexpected messages, by receives and probes so far
+    uint64_t receives_looked_at() const;  // by messages that came, or were received
+    uint64_t rows_looked_at() const;      // the same for snapshots: ranks, operations, messages, opens
 
     // A group made without rendezvous: tests. `sessions` are those of this node's ranks, in rank order.
     Result<void> install_group(Time now, const wire::GroupPrepare& group, std::span<const SessionId> sessions,

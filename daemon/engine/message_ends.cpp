@@ -132,8 +132,9 @@ void Messages::transferred(Recv& recv, const Result<void>& result) {
         return recv.on_time();
     }
     if (const auto& failed = group_.failed()) return finish(recv, *failed);
-    if (recv.was_withdrawn) return;
+    if (recv.was_withdrawn) return reindex(recv);
     recv.matched.reset();
+    reindex(recv);
     group_.transfer_lost(result.error());
 }
 
@@ -155,16 +156,14 @@ void Messages::finish(Recv& recv, Error error) {
         outcome.source = recv.matched->message.src;
         outcome.tag = recv.matched->message.tag;
         outcome.message = recv.apart;
-        const bool takes_next = recv.kind == OpKind::recv || recv.kind == OpKind::mprobe;
-        for (auto& earlier : recvs_) {
-            if (earlier.get() == &recv || !takes_next) break;
-            earlier->overtaken = earlier->overtaken || earlier->wants(recv.matched->message);
-        }
+        if (recv.kind == OpKind::recv || recv.kind == OpKind::mprobe) mark_overtaken(recv);
     }
     const SessionId session = recv.session;
     const uint64_t ticket = recv.ticket;
     if (next_recv_ == recv.at) ++next_recv_;
+    drop_rows(recv);
     recvs_.erase(recv.at);
+    index_receives();
     group_.complete(session, ticket, std::move(outcome));
     group_.run_changed();
 }

@@ -31,9 +31,8 @@ Messages::Offers::iterator Messages::oldest_for(const Recv& recv) {
     };
     if (!offers_index_.is_kept())
         return std::ranges::find_if(offers_, [&](const auto& each) { return good(each.second); });
-    const OfferIndex::Wanted wanted{recv.rank, recv.source, recv.any_tag, recv.any_tag ? 0 : recv.tag};
     return offers_.find(
-        offers_index_.oldest(wanted, [&](uint64_t arrival) { return good(offers_.at(arrival)); }));
+        offers_index_.oldest(recv.wanted(), [&](uint64_t arrival) { return good(offers_.at(arrival)); }));
 }
 
 void Messages::match_recv(Recv& recv) {
@@ -64,8 +63,11 @@ void Messages::match_again() {
                                     -1,
                                     {}});
     for (auto& [recv, error] : over) finish(*recv, error);
-    for (auto& recv : recvs_)
-        if (std::exchange(recv->was_withdrawn, false)) recv->matched.reset();
+    for (auto& recv : recvs_) {
+        if (!std::exchange(recv->was_withdrawn, false)) continue;
+        recv->matched.reset();
+        reindex(*recv);
+    }
     if (group_.failed()) return;  // they end
     for (const auto& [arrival, offer] : take_offers()) match(offer);
     end_without_sender();
@@ -101,10 +103,18 @@ void Messages::arrive(Offer offer) {
     match(offer);
 }
 
+// The first posted one that takes it; null: none does.
+Messages::Recv* Messages::oldest_receive(const wire::MessageOffer& offer) {
+    uint64_t& looks = group_.context().receives_looked_at;
+    const auto good = [&](const Recv& recv) { return ++looks, takes(recv, offer); };
+    if (receives_index_.is_kept()) return receives_index_.oldest(offer, good);
+    const auto at = std::ranges::find_if(recvs_, [&](const auto& recv) { return good(*recv); });
+    return at == recvs_.end() ? nullptr : at->get();
+}
+
 void Messages::match(const Offer& offer) {
     if (held_recvs_ == 0)
-        for (auto& recv : recvs_)
-            if (takes(*recv, offer.message)) return take(*recv, offer);
+        if (Recv* recv = oldest_receive(offer.message)) return take(*recv, offer);
     if (held_recvs_ == 0 && offer.message.only_now)
         return refuse(offer, {Errc::timed_out,
                               "rank " + std::to_string(offer.message.dst) + " is not waiting for tag " +
@@ -150,6 +160,7 @@ void Messages::begin_recv(Recv& recv, Offer offer) {
         return finish(recv, {});
     }
     recv.in_flight = true;
+    reindex(recv);
     if (recv.only_now) {  // the message is here: its transfer has the usual time
         recv.timeout = group_.facts.timeouts.collective;
         recv.wake_at(deadline(recv.timeout));

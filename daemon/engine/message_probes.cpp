@@ -23,8 +23,15 @@ void Messages::report(Recv& probe, const Offer& offer) {
 void Messages::report_to_probes(const Offer& offer) {
     if (held_recvs_ > 0 || offer.message.only_now) return;  // match_again() follows
     std::vector<Recv*> probes;
-    for (auto& recv : recvs_)
-        if (recv->kind == OpKind::probe && fits(*recv, offer.message)) probes.push_back(recv.get());
+    const auto look = [&](Recv& recv) {
+        ++group_.context().receives_looked_at;
+        if (recv.kind == OpKind::probe && fits(recv, offer.message)) probes.push_back(&recv);
+    };
+    if (receives_index_.is_kept())
+        receives_index_.each(ReceiveRole::probes, offer.message, UINT64_MAX, look);
+    else
+        for (auto& recv : recvs_) look(*recv);
+    std::ranges::sort(probes, {}, &Recv::order);
     for (Recv* probe : probes) report(*probe, offer);
 }
 

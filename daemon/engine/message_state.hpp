@@ -67,6 +67,9 @@ struct Messages::Recv final : Pending, Alarm, RecycledObject {
     Error copy_error;            // of a copy between ranks of this node, when one has given this daemon up
     bool is_held = false;        // counted in held_recvs_
     bool overtaken = false;      // a later receive has got a message that this one wanted
+    uint64_t order = 0;          // of all receives here, as they were posted
+    uint8_t indexed = 0;         // its roles in the index; 0: no row
+    OfferIndex::Wanted wanted() const { return {rank, source, any_tag, any_tag ? 0 : tag}; }
     bool wants(const wire::MessageOffer& o) const {
         return rank == o.dst && (source == any_rank || source == o.src) && (any_tag || tag == o.tag);
     }

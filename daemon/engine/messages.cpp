@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <utility>
 
 #include "core/check.hpp"
@@ -118,6 +119,9 @@ Messages::Recv& Messages::add_recv(const LocalRank& to, const OpRequest& request
     recv.only_now = request.timeout == OpRequest::only_now;
     recv.timeout = request.timeout < Duration{0} ? group_.facts.timeouts.collective : request.timeout;
     recv.wake_at(deadline(recv.timeout));
+    recv.order = ++receives_posted_;
+    index_receives();
+    reindex(recv);
     return recv;
 }
 
@@ -286,10 +290,14 @@ void Messages::check_invariants() const {
         NEXAR_CHECK(unended <= queue.offered);
     }
     NEXAR_CHECK(waiting == 0);
+    size_t rows = 0;
     for (const auto& recv : recvs_) {
         NEXAR_CHECK(!recv->in_flight || recv->matched);
         if (is_over) NEXAR_CHECK(recv->in_flight || recv->end_error);
+        NEXAR_CHECK(recv->indexed == (receives_index_.is_kept() ? roles_of(*recv) : 0));
+        rows += static_cast<size_t>(std::popcount(recv->indexed));
     }
+    NEXAR_CHECK(receives_index_.size() == rows);
     if (is_over) NEXAR_CHECK(offers_.empty() && apart_.empty());
     for (const auto& [number, apart] : apart_) {
         const Send* send = apart.offer.local;

@@ -23,6 +23,7 @@
 #include "engine/context.hpp"
 #include "engine/credits.hpp"
 #include "engine/offer_index.hpp"
+#include "engine/receive_index.hpp"
 #include "engine/timers.hpp"
 
 namespace nexar::engine {
@@ -146,6 +147,13 @@ class Messages {
     bool takes(const Recv& recv, const wire::MessageOffer& offer) const;
     Recv& add_recv(const LocalRank& to, const OpRequest& request, Count count);
     void match_recv(Recv& recv);
+    Recv* oldest_receive(const wire::MessageOffer& offer);
+    // To be called where a receive begins or stops to wait, or to have a message.
+    void reindex(Recv& recv);
+    void drop_rows(Recv& recv);
+    void index_receives();  // begins or ends the index, by their number
+    static uint8_t roles_of(const Recv& recv);
+    void mark_overtaken(const Recv& by);
     void take(Recv& recv, Offer offer);
     void report(Recv& probe, const Offer& offer);
     void report_to_probes(const Offer& offer);
@@ -202,10 +210,12 @@ class Messages {
 
     Group& group_;
     Timers& timers_;
-    Sends sends_;              // in the order in which they were posted
-    Recvs recvs_;              // the same
-    Offers offers_;            // the unexpected-message buffer
-    OfferIndex offers_index_;  // of them, while they are many
+    Sends sends_;                        // in the order in which they were posted
+    Recvs recvs_;                        // the same
+    Offers offers_;                      // the unexpected-message buffer
+    OfferIndex offers_index_;            // of them, while they are many
+    ReceiveIndex<Recv> receives_index_;  // of recvs_, while they are many
+    uint64_t receives_posted_ = 0;
     AllApart apart_;
     uint64_t apart_numbers_ = 0;                     // the newest in apart_ so far [X4]
     uint64_t arrivals_ = 0;                          // of messages so far; the next one's number less 1

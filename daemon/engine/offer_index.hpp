@@ -47,13 +47,15 @@ class OfferIndex {
     }
     size_t size() const { return rows_.size() / 4; }
 
-  private:
+    // All that a receive for the message may ask for.
     static std::array<Wanted, 4> wanted_by(const wire::MessageOffer& m) {
         return {{{m.dst, m.src, false, m.tag},
                  {m.dst, m.src, true, 0},
                  {m.dst, any_rank, false, m.tag},
                  {m.dst, any_rank, true, 0}}};
     }
+
+  private:
     using Key = std::pair<Wanted, uint64_t>;
     bool is_kept_ = false;
     std::map<Key, char, std::less<>, Recycled<std::pair<const Key, char>>> rows_;
