@@ -157,10 +157,12 @@ void Server::admit(loop::Fd fd) {
     }
     const Time now = config_.clock();
     const uint32_t uid = caller->uid;
-    if (newcomers_.add(uid, now, connection, config_.waiting_of_user_max)) return begin_some(now, 1);
+    const size_t most =
+        std::min(config_.waiting_of_user_max, waiting_of_user_max(newcomers_.waiting(), unclosed_max_));
+    if (newcomers_.add(uid, now, connection, most)) return begin_some(now, 1);
     calls_->answer(connection->socket,
-                   fail(Errc::table_full, std::to_string(config_.waiting_of_user_max) +
-                                              " connections of user " + std::to_string(uid) + " wait"));
+                   fail(Errc::table_full, std::to_string(newcomers_.waiting(uid)) + " connections of user " +
+                                              std::to_string(uid) + " wait"));
     if (newcomers_.is_at_pace(uid, now)) shut_out(uid);
 }
 

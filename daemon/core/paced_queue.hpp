@@ -17,6 +17,15 @@
 
 namespace nexar {
 
+// How many of one user may wait, where `waiting` of all users do and no more than `all` should: an eighth of
+// them for one who is alone, and less the more there are, so that any number of users who fill their queues
+// together leave a quarter, and one place for each.
+inline size_t waiting_of_user_max(size_t waiting, size_t all) {
+    constexpr size_t part = 5;
+    const size_t most = all / 4 * 3;
+    return std::max<size_t>(1, (most - std::min(most, waiting)) / part);
+}
+
 template <typename One>
 class PacedQueue {
   public:
