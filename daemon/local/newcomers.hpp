@@ -7,7 +7,6 @@
 #pragma once
 
 #include <cstddef>
-#include <vector>
 
 #include "core/paced_queue.hpp"
 #include "core/tenant.hpp"
@@ -22,27 +21,6 @@ struct Newcomer {
     Time until{};         // it waits for a place
 };
 
-class Newcomers {
-  public:
-    // As of Pace.
-    Newcomers(Duration interval, unsigned at_once) : queue_(interval, at_once) {}
-
-    // As of PacedQueue.
-    bool add(Time now, Newcomer& one, size_t of_user_max) {
-        return queue_.add(one.tenant->number, now, one, of_user_max);
-    }
-    using Question = PacedQueue<Newcomer>::Question;
-    void ask(Time now, size_t of_user_max, const Question& has_begun) {
-        queue_.ask(now, of_user_max, has_begun);
-    }
-    std::vector<Newcomer> take_all() { return queue_.take_all(); }
-    Time next() const { return queue_.next(); }
-    bool is_at_pace(const Tenant& user, Time now) const { return queue_.is_at_pace(user.number, now); }
-    size_t waiting(const Tenant& user) const { return queue_.waiting(user.number); }
-    size_t waiting() const { return queue_.waiting(); }
-
-  private:
-    PacedQueue<Newcomer> queue_;  // by tenant
-};
+using Newcomers = PacedQueue<Newcomer>;  // by the number of the tenant
 
 }  // namespace nexar::local

@@ -224,11 +224,11 @@ void Server::accept_all(Time now, size_t listener) {
 void Server::add(Time now, Newcomer one) {
     const TenantRef user = one.tenant;
     const size_t listener = one.listener, most = waiting_max(*user);
-    if (newcomers_.add(now, one, most)) return;
+    if (newcomers_.add(user->number, now, one, most)) return;
     refuse(now, std::move(one),
            {.code = Errc::table_full,
             .text = std::to_string(most) + " connections of this user wait for their handshake"});
-    if (newcomers_.is_at_pace(*user, now)) shut_out(listener, *user);
+    if (newcomers_.is_at_pace(user->number, now)) shut_out(listener, *user);
 }
 
 size_t Server::waiting_max(const Tenant& user) const {
@@ -274,7 +274,7 @@ void Server::shut_out(size_t listener, const Tenant& user) {
     const auto done = there.add(user.name.uid);
     log_->warn("user_shut_out",  // not one of the user's lines, which may be used up [N11]
                {field("tenant", user.name.text()), field("unclosed_connections", unclosed_of(user.number)),
-                field("handshakes_waiting", newcomers_.waiting(user)),
+                field("handshakes_waiting", newcomers_.waiting(user.number)),
                 field("reason", done ? "" : done.error().text)});
 }
 
@@ -283,7 +283,7 @@ void Server::let_in() {
         for (const uint32_t uid : std::set(shut_out_[i].users())) {
             const TenantRef user = tenants_->of(config_.sockets[i].label, uid);
             if (unclosed_of(user->number) > unclosed_of_user_max() / 2 ||
-                newcomers_.waiting(*user) > waiting_max(*user) / 2)
+                newcomers_.waiting(user->number) > waiting_max(*user) / 2)
                 continue;
             if (shut_out_[i].remove(uid)) log_->info("user_let_in", {field("tenant", user->name.text())});
         }

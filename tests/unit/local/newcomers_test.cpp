@@ -25,7 +25,7 @@ struct Users {
 
 bool add(Newcomers& newcomers, const TenantRef& user, size_t listener, size_t most = all) {
     Newcomer one{std::make_shared<local::Connection>(local::Fd(), user->number), user, listener};
-    return newcomers.add(start, one, most);
+    return newcomers.add(user->number, start, one, most);
 }
 
 // Those that begin.
@@ -42,8 +42,8 @@ TEST_CASE("[N15] of a user some begin at once, then one an interval, in their or
     Newcomers newcomers(10ms, 3);
     for (size_t i = 0; i < 6; ++i) CHECK(add(newcomers, users.one, i));
     CHECK(take(newcomers, start) == std::vector<size_t>{0, 1, 2});
-    CHECK(newcomers.waiting(*users.one) == 3);
-    CHECK(newcomers.is_at_pace(*users.one, start));
+    CHECK(newcomers.waiting(users.one->number) == 3);
+    CHECK(newcomers.is_at_pace(users.one->number, start));
     CHECK(newcomers.next() == start + 10ms);
     CHECK(take(newcomers, start + 10ms - 1ns).empty());
     CHECK(take(newcomers, start + 10ms) == std::vector<size_t>{3});
@@ -92,9 +92,9 @@ TEST_CASE("[N15] no more wait than may, and those that may not count as begun", 
     Newcomers newcomers(10ms, 2);
     CHECK(add(newcomers, users.one, 0, 1));
     CHECK_FALSE(add(newcomers, users.one, 1, 1));
-    CHECK_FALSE(newcomers.is_at_pace(*users.one, start));
+    CHECK_FALSE(newcomers.is_at_pace(users.one->number, start));
     for (int i = 0; i < 1000; ++i) CHECK_FALSE(add(newcomers, users.one, 2, 1));
-    CHECK(newcomers.is_at_pace(*users.one, start));
+    CHECK(newcomers.is_at_pace(users.one->number, start));
     CHECK(newcomers.next() == start + 10ms);  // and not ten seconds
     CHECK(add(newcomers, users.other, 3, 1));
 }
