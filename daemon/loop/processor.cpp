@@ -55,7 +55,7 @@ bool yield(Yields& yields, Time& now) {
     return yields.ended(began, now);
 }
 
-bool WaitPolicy::has_choice() {
+bool WaitPolicy::try_slices() {
     return has_choice_ = set_slice(Slice::control) && set_slice(Slice::usual);
 }
 

@@ -30,7 +30,7 @@ bool yield(Yields& yields, Time& now);
 // short slices takes many turns for one of the others. Of the thread that calls.
 class WaitPolicy {
   public:
-    bool has_choice();  // whether slices can be chosen; it is asked before the first yield
+    bool try_slices();  // finds out whether slices can be chosen, before the first yield; false: they cannot
     bool yield(Time& now);
 
   private:

@@ -216,7 +216,7 @@ void Node::step_changes() {
 int Node::run() {
     systemd_.ready();
     if (const auto interval = systemd_.watchdog_interval()) watchdog_at_ = loop::Loop::now() + *interval / 2;
-    const bool is_set = wait_policy_.has_choice();
+    const bool is_set = wait_policy_.try_slices();
     if (config_.yield_microseconds == 0) loop::set_slice(loop::Slice::control);  // it never yields
     log_->debug("control_slice", {field("is_set", is_set)});
     loop_.run();

@@ -98,7 +98,7 @@ TEST_CASE("a loop that waits has the short slice only while its yields are long"
     in_a_thread([] {
         const uint64_t before = own().runtime;
         WaitPolicy policy;
-        const bool has_choice = policy.has_choice();
+        const bool has_choice = policy.try_slices();
         CHECK(own().runtime == before);
         bool was_short = false, was_long = false;
         const auto wait = [&] {
