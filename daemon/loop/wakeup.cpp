@@ -4,17 +4,22 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdint>
 
-#include "core/check.hpp"
+#include "loop/no_descriptor.hpp"
 
 namespace nexar::loop {
 
-Wakeup::Wakeup() : fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-    NEXAR_CHECK(fd_ >= 0);
-}
+Wakeup::Wakeup() : fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), error_(fd_ < 0 ? errno : 0) {}
 Wakeup::~Wakeup() {
-    close(fd_);
+    if (fd_ >= 0) close(fd_);
+}
+
+Result<void> Wakeup::made() const {
+    if (error_ == 0) return {};
+    errno = error_;
+    return fail_without_descriptor("an eventfd");
 }
 
 bool Wakeup::write_fd() {
@@ -27,8 +32,9 @@ bool Wakeup::write_fd() {
 }
 
 void Wakeup::sleep() {
+    constexpr int without_ms = 10;
     pollfd one{fd_, POLLIN, 0};
-    if (poll(&one, 1, -1) > 0) drain();
+    if (poll(&one, 1, fd_ >= 0 ? -1 : without_ms) > 0) drain();
 }
 
 void Wakeup::drain() {

@@ -6,6 +6,8 @@
 
 #include <atomic>
 
+#include "core/result.hpp"
+
 namespace nexar::loop {
 
 class Wakeup {
@@ -15,7 +17,10 @@ class Wakeup {
     Wakeup(const Wakeup&) = delete;
     Wakeup& operator=(const Wakeup&) = delete;
 
-    int fd() const { return fd_; }
+    // An error: the system had no descriptor for it. The start of what sleeps on it asks, and fails. A sleep
+    // ends by itself after a moment then, so that a thread that sleeps already sees that it is to end.
+    Result<void> made() const;
+    int fd() const { return fd_; }  // -1: it is not made
 
     // Thread: any, after its push. True: the sleeper was asleep, and nobody else has woken it.
     bool notify() {
@@ -48,6 +53,7 @@ class Wakeup {
   private:
     bool write_fd();
     int fd_;                             // the eventfd
+    int error_;                          // why there is none; 0: there is
     std::atomic<bool> sleeping_{false};  // announced, and no notifier has written since
 };
 

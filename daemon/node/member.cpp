@@ -55,6 +55,7 @@ Result<std::unique_ptr<Member>> Member::start(const Needs& needs, Time now) {
     member->worker_count_ =
         needs.config.workers ? needs.config.workers : std::max<size_t>(1, usable_cores() - 1);
     member->pool_ = std::make_unique<workers::Pool>(member->worker_count_, needs.wakeup);
+    NEXAR_TRY_VOID(member->pool_->made());
     member->build_engine();
     NEXAR_TRY_VOID(member->build_server());
     return member;

@@ -35,6 +35,9 @@ Result<std::unique_ptr<Node>> Node::start(const config::Config& config, Log& log
 
 Result<void> Node::begin(Time now) {
     began_ = now;
+    NEXAR_TRY_VOID(wakeup_.made());
+    NEXAR_TRY_VOID(writer_.made());
+    NEXAR_TRY_VOID(renderer_.made());
     signal(SIGPIPE, SIG_IGN);
     wakeup_watch_ = loop_.watch(wakeup_.fd(), true, false, [this](loop::Loop::Ready) { wakeup_.drain(); });
     for (const int number : {SIGTERM, SIGINT})

@@ -24,6 +24,9 @@ class Renderer {
     Renderer(const Renderer&) = delete;
     Renderer& operator=(const Renderer&) = delete;
 
+    Result<void> made() const {
+        return news_.made();
+    }  // an error: it lacks a descriptor, and must not be used
     bool is_free() const { return phase_ == Phase::idle; }
     // Requires: is_free(). `work` has a copy of all that it needs, and is destroyed on the thread.
     void start(Work work, control::Answer answer);

@@ -209,6 +209,7 @@ Result<std::unique_ptr<Shard>> Shard::start(ShardConfig config, loop::Wakeup& lo
     options.quic.idle_timeout = std::chrono::hours(24);
     NEXAR_TRY(auto port, transport::QuicPort::open(std::move(options), config.identity, config.verifier));
     std::unique_ptr<Shard> shard(new Shard(config, loop_wakeup));
+    NEXAR_TRY_VOID(shard->wakeup_.made());
     const uint16_t number = config.number;
     shard->state_ = std::make_unique<Thread>(*shard, std::move(config), std::move(port));
     shard->traffic_ = shard->state_->traffic();

@@ -28,6 +28,11 @@ Pool::~Pool() {
     }
 }
 
+Result<void> Pool::made() const {
+    for (const auto& w : workers_) NEXAR_TRY_VOID(w->wakeup.made());
+    return {};
+}
+
 void Pool::submit(engine::WorkerJob job) {
     ++in_flight_;
     const size_t bytes = engine::bytes_of(job);

@@ -28,6 +28,7 @@ class Pool final : public engine::Workers {
     Pool(size_t threads, loop::Wakeup& loop_wakeup);
     ~Pool();
 
+    Result<void> made() const;  // an error: a worker lacks a descriptor, and it must not be used
     void submit(engine::WorkerJob job) override;
     std::optional<uint64_t> poll_done();  // handle of a finished job
     bool idle() const { return in_flight_ == 0; }

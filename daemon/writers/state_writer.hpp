@@ -21,6 +21,8 @@ class StateWriter final : public storage::Port {
     StateWriter(const StateWriter&) = delete;
     StateWriter& operator=(const StateWriter&) = delete;
 
+    // An error: it lacks a descriptor, and must not be used.
+    Result<void> made() const { return news_.made() ? end_.made() : news_.made(); }
     storage::Saving save(storage::Batch batch) override;
     // Settles what is done. True: there was an outcome. Requires: called in each turn of the loop.
     bool step();

@@ -4,6 +4,7 @@
 
 #include <poll.h>
 #include <sched.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -119,4 +120,23 @@ TEST_CASE("no wake-up is lost between two threads that answer each other", "[loo
     CHECK_FALSE(lost);
     CHECK_FALSE(wrong);
     other.join();
+}
+
+TEST_CASE(
+    "[N23] a wake-up for which no descriptor is left is an error that names the limit, and no sleep hangs") {
+    rlimit before{}, few{};
+    REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
+    few = {3, before.rlim_max};  // standard input, output and error
+    REQUIRE(::setrlimit(RLIMIT_NOFILE, &few) == 0);
+    Wakeup none;
+    const Result<void> made = none.made();
+    REQUIRE(::setrlimit(RLIMIT_NOFILE, &before) == 0);
+    REQUIRE_FALSE(made);
+    CHECK(made.error().code == Errc::io);
+    CHECK(made.error().text.contains("Too many open files"));
+    CHECK(made.error().text.contains("the limit on descriptors is"));
+    int looks = 0;
+    none.wait_until([&] { return ++looks > 5; });
+    CHECK_FALSE(none.notify());
+    CHECK(Wakeup().made());
 }

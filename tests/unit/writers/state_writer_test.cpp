@@ -2,6 +2,7 @@
 #include "writers/state_writer.hpp"
 
 #include <poll.h>
+#include <sys/resource.h>
 
 #include "support/faults.hpp"
 #include "support/temporary.hpp"
@@ -94,4 +95,23 @@ TEST_CASE("a daemon's start waits for its outcome", "[writers]") {
     REQUIRE(saving.outcome());
     CHECK(saving.outcome()->result);
     CHECK(text_of(w.state, "incarnation") == "7\n");
+}
+
+TEST_CASE("[N23] a writer for which no descriptor is left says so, and its end waits for nothing",
+          "[writers]") {
+    Folder folder;
+    const StateDir state = open_state(folder.file("state"));
+    loop::Wakeup wakeup;
+    rlimit before{}, few{};
+    REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
+    few = {3, before.rlim_max};  // standard input, output and error
+    REQUIRE(::setrlimit(RLIMIT_NOFILE, &few) == 0);
+    Result<void> made;
+    {
+        StateWriter writer(state, wakeup);
+        made = writer.made();
+    }
+    REQUIRE(::setrlimit(RLIMIT_NOFILE, &before) == 0);
+    REQUIRE_FALSE(made);
+    CHECK(made.error().text.contains("an eventfd"));
 }
