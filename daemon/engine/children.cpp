@@ -39,6 +39,12 @@ Result<void> check_row(const GroupFacts& parent, uint32_t rank, const ChildRow& 
             return at_rank(parent, rank, Errc::table_full,
                            " gets no child: its daemon has " + most +
                                "all users may have there (groups_max); free some");
+        case ChildRefusal::kept:
+            return at_rank(
+                parent, rank, Errc::table_full,
+                " gets no child: its daemon has " + most +
+                    "users with more than a few may have there: the rest of groups_max is kept for the "
+                    "others; free some");
         default:
             return at_rank(parent, rank, Errc::table_full, " gets no child: its daemon refuses it");
     }

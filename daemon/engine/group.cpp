@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
+#include <utility>
 
 #include "core/check.hpp"
 #include "engine/known_operation.hpp"
@@ -90,6 +92,20 @@ Result<void> Group::check_makes_groups(const OpRequest& request) const {
     return {};
 }
 
+namespace {
+
+// The limit that keeps the tenant from another group.
+std::pair<ChildRefusal, uint64_t> reached(const Tenant& tenant) {
+    const TenantLimits& limits = tenant.limits();
+    const uint64_t own = tenant.used(Resource::groups), share = limits.share(Resource::groups),
+                   total = limits.total(Resource::groups), kept = limits.kept(Resource::groups);
+    if (own >= share) return {ChildRefusal::tenant, share};
+    if (own < limits.start(Resource::groups) || kept == 0) return {ChildRefusal::daemon, total};
+    return {ChildRefusal::kept, total - kept};  // [N19]
+}
+
+}  // namespace
+
 // [Y4] A rank that may not have another group says so to all: the collective takes place, and fails.
 OpRequest Group::with_place(const LocalRank& local, const OpRequest& request) const {
     OpRequest out = request;
@@ -104,10 +120,7 @@ OpRequest Group::with_place(const LocalRank& local, const OpRequest& request) co
             wish->charge = std::move(*charge);
             return out;
         }
-        const TenantLimits& limits = local.tenant->limits();
-        const bool own = local.tenant->used(Resource::groups) >= limits.share(Resource::groups);
-        wish->refusal = own ? ChildRefusal::tenant : ChildRefusal::daemon;
-        wish->limit = own ? limits.share(Resource::groups) : limits.total(Resource::groups);
+        std::tie(wish->refusal, wish->limit) = reached(*local.tenant);
     }
     return out;
 }

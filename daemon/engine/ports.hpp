@@ -70,7 +70,7 @@ struct Timeouts {
 constexpr uint32_t no_colour = UINT32_MAX;
 
 // Why a rank cannot have another group; the numbers travel between nodes.
-enum class ChildRefusal : uint32_t { none = 0, session = 1, tenant = 2, daemon = 3 };
+enum class ChildRefusal : uint32_t { none = 0, session = 1, tenant = 2, daemon = 3, kept = 4 };
 
 // What a rank states in a collective that makes groups (docs/protocol/children.md).
 struct ChildRequest {

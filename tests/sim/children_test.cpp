@@ -176,6 +176,25 @@ TEST_CASE("[Y4] a rank that may have no more groups is named to all, and no chil
     expect_all_ok(family);
 }
 
+TEST_CASE("[Y4] [N19] who gets no child because the rest is kept for others reads how many there may be") {
+    ClusterShape shape = shape_of(2);
+    shape.tenants.total(Resource::groups) = 40;
+    shape.tenants.share_percent = 60;  // 24 for a user; 5 of the 40 are kept
+    Cluster cluster(12, shape);
+    const auto others = cluster.hosts[1]->tenants.of("", 4711)->charge(Resource::groups, 24);
+    REQUIRE(others);
+    Family family(cluster, cluster.make_group({0, 1}));
+    do {
+        family.dup();
+        expect_end(cluster);
+    } while (family.all_ok());
+    for (const Call* call : family.calls) {
+        REQUIRE(call->outcome.error.code == Errc::table_full);
+        REQUIRE(call->outcome.error.rank == 1);
+        REQUIRE(call->outcome.error.text.find("its daemon has 35 groups, the most") != std::string::npos);
+    }
+}
+
 TEST_CASE("[Y4] a split that its deadline ends gives its places back, though a rank has not called it yet") {
     Cluster cluster(13, shape_of(2));
     Family family(cluster, cluster.make_group({0, 1, 1}));
