@@ -292,6 +292,9 @@ uint64_t Engine::offers_looked_at() const {
 uint64_t Engine::receives_looked_at() const {
     return impl_->context.receives_looked_at;
 }
+uint64_t Engine::creates_looked_at() const {
+    return impl_->context.creates_looked_at;
+}
 uint64_t Engine::rows_looked_at() const {
     return impl_->rows_looked_at + impl_->opening.visited();
 }

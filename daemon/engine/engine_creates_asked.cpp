@@ -121,18 +121,21 @@ bool Engine::Impl::append_paid(const Group& group, NodeIndex to, Bytes message,
 
 // [Y20] A create of this node in which a rank waits that the call waits for: one whose list differs, or else
 // any.
-Creates::Entry* Engine::Impl::waits_elsewhere(const Group& group, const Creates::Wanted& wanted) const {
+Creates::Entry* Engine::Impl::waits_elsewhere(const Group& group, const Creates::Wanted& wanted) {
     const Listed listed(wanted.ranks, group.facts.size());
     const Creates::Entry* compared = nullptr;  // the last one whose list was: the ranks of a list share it
     bool is_same = false;
     for (const uint32_t rank : group.facts.layout.ranks_on(group.facts.self)) {
+        ++context.creates_looked_at;
         if (!listed.has(rank)) continue;
         const Creates::Entry* own = creates.of_rank(group.facts.id, rank, wanted.tag);
         if (own != nullptr && own != std::exchange(compared, own))
             is_same = std::ranges::equal(own->what->ranks, wanted.ranks);
         if (own != nullptr && is_same) continue;  // it has called
-        for (Creates::Entry* entry : creates.all_of_rank(group.facts.id, rank))
+        for (Creates::Entry* entry : creates.all_of_rank(group.facts.id, rank)) {
+            ++context.creates_looked_at;
             if (waits(entry->calls.at(rank))) return entry;
+        }
     }
     return nullptr;
 }
@@ -144,6 +147,7 @@ void Engine::Impl::on_create_query(const Group& group, NodeIndex from, const wir
         return;
     const Listed theirs(query.ranks, facts.size()), callers = listed(query.callers, facts.size());
     const auto waits_for_them = [&](const Creates::Caller& caller) {
+        ++context.creates_looked_at;
         return theirs.has(caller.first) && waits(caller.second);
     };
     const Creates::Entry* other = nullptr;

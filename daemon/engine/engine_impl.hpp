@@ -76,7 +76,7 @@ class Engine::Impl final : public GroupHost {
     void on_late_create(Creates::Entry& entry);
     void ask_about(Creates::Entry& entry);
     bool is_fresh(Creates::Entry& entry, const wire::CreateAnswer& answer);
-    Creates::Entry* waits_elsewhere(const Group& group, const Creates::Wanted& call) const;
+    Creates::Entry* waits_elsewhere(const Group& group, const Creates::Wanted& call);
     bool append_paid(const Group& group, collectives::NodeIndex to, Bytes message,
                      const Creates::Caller& payer);
     void on_create_query(const Group& group, collectives::NodeIndex from, const wire::CreateQuery& query);
