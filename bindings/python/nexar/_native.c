@@ -299,7 +299,7 @@ static CALL(packed) {
     if (!read_packed(&c, a, rank, size) || !give_scalar(&c, a[8]))
         done = refuse(&c);
     else
-        done = run(&c, start_counts, c.out == NULL ? Py_None : a[4]);
+        done = run(&c, start_counts, PyLong_AsLong(a[13]) == NO_SIDE ? Py_None : a[4]);
     PyMem_Free(counts);
     return done;
 }

@@ -152,6 +152,20 @@ class Memory(OverFake):
                               lambda: self.group.gather_start(np.zeros(2, np.uint64), Refuses(), root=2), lambda: self.group.reduce_start(np.ones(2), Refuses(), root=0)):
                     start().wait()
 
+    def test_an_empty_result_may_have_no_address(self):
+        """[P19] As an empty tensor of torch: that there is an output is not what its pointer says."""
+        def nothing():
+            return (ctypes.c_double * 0).from_address(0)
+
+        for way in BOTH:
+            with way():
+                for name, arguments, root in (("scatterv", (None, [3, 0, 0]), {"root": 2}), ("reduce_scatterv", (np.ones(3), [3, 0, 0]), {"op": "max"}),
+                                              ("all_gatherv", (nothing(), [0, 0, 0]), {}), ("all_to_allv", (nothing(), [0, 0, 0], [0, 0, 0]), {})):
+                    out = nothing()
+                    self.assertIs(getattr(self.group, name)(*arguments, out, **root), out, name)
+                    self.assertIs(getattr(self.group, f"{name}_start")(*arguments, out, **root).wait(), out, name)
+                self.assertIsNone(self.group.gatherv(np.zeros(0), [0, 0, 0], nothing(), root=2))
+
     def test_a_scalar_arrives_as_an_element_of_the_dtype(self):
         """[P19]"""
         given = (0.5, 3, True, np.float32(0.25), np.float64(-2.5), np.int8(-3), np.array([7], np.int16), np.array(0.1), 1 << 53, (1 << 62) + 1, -0.0,
