@@ -260,27 +260,32 @@ class Request:
         """What _quick.ask has found. True: it has ended, and its slot is free."""
         if found is None:
             return False
-        error, end = (None, found) if type(found) is bytes else found
         try:
             with self._lock:
-                if self._answer is not None:
-                    return True  # another thread was first, and freed it
-                if end is None:
-                    try:
-                        raise error  # the call itself failed
-                    finally:
-                        del error, found  # with its traceback it would keep this frame alive
-                value = self._value if self._made is None else self._made(end, self._value) if error is None else None
-                answer = value, error
-                if self._answer is not None:
-                    return True  # a signal's handler was first
-                self._end, self._answer = end, answer
-                if error is not None and not self._reported:
-                    self._error = error
-                self._let_go()
+                return self._take_end(found)
         finally:  # also where a signal's handler raises once it has ended
+            del found  # an error with its traceback would keep this frame alive
             if self._callbacks and self._answer is not None:
                 self._call_all()
+
+    def _take_end(self, found: Any) -> bool:
+        """The same, with the lock, and without the callbacks."""
+        if self._answer is not None:
+            return True  # another thread was first, and freed it
+        error, end = (None, found) if type(found) is bytes else found
+        if end is None:
+            try:
+                raise error  # the call itself failed
+            finally:
+                del error, found
+        value = self._value if self._made is None else self._made(end, self._value) if error is None else None
+        answer = value, error
+        if self._answer is not None:
+            return True  # a signal's handler was first
+        self._end, self._answer = end, answer
+        if error is not None and not self._reported:
+            self._error = error
+        self._let_go()
         return True
 
     def _call_all(self) -> None:
@@ -362,13 +367,13 @@ class Persistent(Request):
             self._answer, self._end = before
         return undo
 
-    def _settle(self, found: Any) -> bool:
-        if found is None:
-            return False
-        with self._lock:  # no start now; what was found before may be the end of the last but one
-            if self._answer is None and self._number:
-                found = _quick.ask(self._number, 0)
-        return super()._settle(found)
+    def _take_end(self, found: Any) -> bool:
+        if self._answer is None and self._number:  # asked anew, as no start comes now: it may be the end of the last but one
+            found = _quick.ask(self._number, 0)
+        try:
+            return found is not None and super()._take_end(found)
+        finally:
+            del found
 
     def free(self) -> None:
         """Frees its slot, and lets go of its arrays; wait() still has what the last start gave. It cannot be started any more.

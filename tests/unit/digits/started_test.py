@@ -414,6 +414,46 @@ class Started(OverFake):
             self.assertRaises(nexar.OperationError, step.wait)
         step.free()
 
+    def test_a_start_between_a_look_and_its_settling_gets_no_end_of_the_last_one(self):
+        """[P16] One thread has asked for the end; another takes it, and starts again, before the first goes on."""
+        step, threads, ask = self.group.all_reduce_init(np.zeros(3, np.float32)), [], _quick.ask
+
+        def again():
+            step.wait()
+            next_op(NEVER_ENDS)
+            step.start()
+
+        def asks(*of):
+            found = ask(*of)
+            if threading.current_thread() is threading.main_thread():
+                asked.append(found)
+                if len(asked) == 2:  # the first look is without the lock
+                    threads.append(threading.Thread(target=again))
+                    threads[0].start()
+            return found
+
+        class Lock:
+            """Before this thread takes the lock once more, the other one has had it."""
+            def __enter__(self):
+                if threads and threading.current_thread() is threading.main_thread():
+                    threads[0].join(60)
+                lock.__enter__()
+
+            def __exit__(self, *exception):
+                lock.__exit__(*exception)
+
+        asked, lock = [], step._lock
+        step.start()
+        step._lock = Lock()
+        with mock.patch.object(_quick, "ask", asks):
+            step.test()
+            threads[0].join(60)
+        step._lock = lock
+        self.assertFalse(step.test())
+        step.cancel()
+        self.assertRaises(nexar.OperationError, step.wait)
+        step.free()
+
     def test_a_future_has_the_end_of_the_start_that_it_is_of(self):
         """[P16] A persistent one is started again before the event loop comes to the future."""
         async def awaits():
