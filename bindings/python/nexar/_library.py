@@ -121,23 +121,20 @@ def checked(kind: Any, value: Any, what: str) -> int:
     return number
 
 
-class _Rank:
-    @staticmethod
-    def from_param(value: Any) -> c_uint32:
-        return c_uint32(checked(c_uint32, value, "a rank"))
+class _Rank(c_uint32):
+    what = "a rank"
 
 
-class _Tag:
-    @staticmethod
-    def from_param(value: Any) -> c_uint64:
-        return c_uint64(checked(c_uint64, value, "a tag"))
+class _Tag(c_uint64):
+    what = "a tag"
 
 
 def check_numbers(function: Any, *arguments: Any) -> None:
-    """ValueError for a rank or a tag that no C type has: raised by ctypes it would be an ArgumentError."""
+    """ValueError for a rank or a tag that no C type has. Before the call: what Python code raises within one of ctypes, of a signal's
+    handler, too, would be an ArgumentError."""
     for kind, value in zip(function.argtypes, arguments):
         if kind in (_Rank, _Tag):
-            kind.from_param(value)
+            checked(kind.__base__, value, kind.what)
 
 
 _session = _group = _memory = c_void_p
