@@ -12,7 +12,7 @@ import numpy as np
 from . import _arrays, _library, _quick
 from ._arrays import Memory, Values
 from ._calls import Calls
-from ._errors import CallError, Error, error_of
+from ._errors import Error, error_of
 from ._library import ANY_SOURCE, ANY_TAG, lib
 from ._requests import Request, _Clock, received
 from ._several import wait_all
@@ -24,24 +24,22 @@ class Message:
     """A message that mprobe has set apart: its source, tag and bytes. Only recv() gets it. free(), the end of a `with`, or
     the end of this object puts it back to its place, where the next receive that matches may take it."""
 
-    def __init__(self, group: Any, number: int, source: int, tag: int, size: int) -> None:
-        self._group, self._number, self._apart = group, number, True
-        self.source, self.tag, self.bytes = source, tag, size
+    source: int
+    tag: int
+    bytes: int
+    _number, _apart = 0, False  # once mprobe has set it apart
+
+    def __init__(self, group: Any) -> None:
+        """Before mprobe has one: where a signal's handler raises after that, this puts it back."""
+        self._group = group
 
     def recv(self, values: Memory, *, timeout: float | None = None, priority: int | None = None) -> tuple[int, int, int]:
         """The message into values, which may be longer. Returns (source, tag, elements). The message is not set apart any
         more, also when this fails. Raises ValueError for memory that cannot be used, and nexar.Error."""
         group = self._group
         if not group._dropped:
-            try:
-                got = _quick.mrecv(_quick.MRECV, group._handle, self._number, values, timeout, 0, priority, 0, None)
-            except CallError:
-                raise  # it had no effect
-            except BaseException:
-                self._apart = False
-                raise
+            got = _quick.mrecv(_quick.MRECV, group._handle, self, values, timeout, 0, priority, 0, None)
             if got is not NotImplemented:
-                self._apart = False
                 return got  # type: ignore[no-any-return]
         return self._recv(values, hidden=True, timeout=timeout, priority=priority)._finish()  # type: ignore[no-any-return]
 
@@ -51,9 +49,8 @@ class Message:
         group = self._group
         if not group._dropped or group._may_start():
             request = Request(group._connection, "mrecv", group._weak, (group, values), None, received, user_data)
-            begun = _quick.mrecv(_quick.MRECV, group._handle, self._number, values, timeout, 0, priority, 0, request)
+            begun = _quick.mrecv(_quick.MRECV, group._handle, self, values, timeout, 0, priority, 0, request)
             if begun is not NotImplemented:
-                self._apart = False
                 return begun  # type: ignore[no-any-return]
         return self._recv(values, timeout=timeout, user_data=user_data, priority=priority)
 
@@ -137,20 +134,26 @@ class Messages(Calls):
         return found
 
     def _mprobe(self, source: int, tag: int) -> Message | None:
-        got = _quick.mprobe(self._handle, source, tag)
+        message = Message(self)
+        got = _quick.mprobe(self._handle, source, tag, message)
         if got is None:
             return None
         if got is not NotImplemented:
-            return Message(self, *got)
+            message.source, message.tag, message.bytes = got
+            return message
         number, end = c_uint64(), _library.no_end()
         now = _library.options(_library.OpOptions, lib.nexar_op_options_init, timeout_ms=0)
         _library.check_numbers(lib.nexar_mprobe, self._handle, source, tag)
-        status = lib.nexar_mprobe(self._handle, source, tag, byref(number), byref(end), byref(now))
+        try:
+            status = lib.nexar_mprobe(self._handle, source, tag, byref(number), byref(end), byref(now))
+        finally:  # also where a signal's handler raises once it is set apart
+            message._number, message._apart = number.value, number.value != 0
         if status == _TIMED_OUT:
             return None
         if status != 0:
             raise error_of(status)
-        return Message(self, number.value, end.source, end.tag, end.bytes)
+        message.source, message.tag, message.bytes = end.source, end.tag, end.bytes
+        return message
 
     def sendrecv(self, values: Values, to: int, out: Memory, source: int = ANY_SOURCE, send_tag: int = 0, tag: int = ANY_TAG,
                  *, timeout: float | None = None, priority: int | None = None) -> tuple[int, int, int]:

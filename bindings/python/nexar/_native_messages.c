@@ -95,17 +95,27 @@ CALL(call_message) {
     return end_transfer(status, &t, o.begins, receives);
 }
 
-/* number, group, message, values, and options: as call_message. */
+/* A Message is set apart, or not any more. 0: with an exception. */
+static int set_apart(PyObject* message, int apart) {
+    return PyObject_SetAttr(message, library.apart, apart ? Py_True : Py_False) == 0;
+}
+
+/* number, group, Message, values, and options: as call_message. Once it has begun the Message is not set
+ * apart any more. */
 CALL(call_mrecv) {
     (void)module;
     options o;
     transfer t;
     const operation* op = operation_of(a, n, 4);
     if (op == NULL || !options_of(a + 4, &o)) Py_RETURN_NOTIMPLEMENTED;
-    const nexar_message message = PyLong_AsUnsignedLongLong(a[2]);
+    PyObject* its = PyObject_GetAttr(a[2], library.number);
+    const nexar_message message = its == NULL ? 0 : PyLong_AsUnsignedLongLong(its);
+    Py_XDECREF(its);
+    if (PyErr_Occurred()) return NULL;
     if (!memory_of_transfer(a[3], 1, &t) || !prepare_transfer(o.begins, &t, 1)) return refuse(&t);
     const nexar_status status = ((start_mrecv)op->start)(PyLong_AsVoidPtr(a[1]), message, t.values->buf,
                                                          t.count, t.dtype, o.given, &t.request);
+    if (status == NEXAR_OK && !set_apart(a[2], 0)) PyErr_Clear();
     return end_transfer(status, &t, o.begins, 1);
 }
 
@@ -127,12 +137,13 @@ CALL(call_probe) {
     return end_transfer(status, &t, o.begins, 1);
 }
 
-/* group, source, tag: (number of the message, source, tag, bytes) of one that is here; None: none is. */
+/* group, source, tag, Message: (source, tag, bytes) of one that is here, which the Message is then; None: none
+ * is. */
 CALL(call_mprobe) {
     (void)module;
     uint32_t from;
     uint64_t tag;
-    if (n != 3 || !pattern_of(a[1], a[2], &from, &tag)) Py_RETURN_NOTIMPLEMENTED;
+    if (n != 4 || !pattern_of(a[1], a[2], &from, &tag)) Py_RETURN_NOTIMPLEMENTED;
     nexar_op_options now = NEXAR_OP_OPTIONS_INIT;
     now.timeout_ms = 0;
     nexar_completion end;
@@ -143,8 +154,12 @@ CALL(call_mprobe) {
     Py_BEGIN_ALLOW_THREADS status = library.mprobe(group, from, tag, &message, &end, &now);
     Py_END_ALLOW_THREADS if (status == NEXAR_ERR_TIMED_OUT) Py_RETURN_NONE;
     if (status != NEXAR_OK) return raise_status(status);
-    return Py_BuildValue("KkkK", (unsigned long long)message, (unsigned long)end.source,
-                         (unsigned long)end.tag, (unsigned long long)end.bytes);
+    PyObject* its = PyLong_FromUnsignedLongLong(message);
+    const int done = its != NULL && PyObject_SetAttr(a[3], library.number, its) == 0 && set_apart(a[3], 1);
+    Py_XDECREF(its);
+    if (!done) return NULL;
+    return Py_BuildValue("kkK", (unsigned long)end.source, (unsigned long)end.tag,
+                         (unsigned long long)end.bytes);
 }
 
 /* Waits for both; the send's error is the one that is raised. */

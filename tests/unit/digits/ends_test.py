@@ -142,6 +142,40 @@ class Ends(OverFake):
         step.free()
         self.session.poll()
 
+    def test_what_a_handler_raises_stays_what_it_is(self):
+        """[P18] In the general way, whose calls are of ctypes: no ArgumentError."""
+        with general(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for call in (lambda: self.group.send(np.array([42], np.int32), 2, 1 << 40), lambda: self.group.reduce(np.ones(3), root=0),
+                         lambda: self.group.node(2), lambda: self.group.member(1)):
+                for _ in places(call):
+                    self.session.poll()
+
+    def test_an_interrupted_mprobe_loses_no_message(self):
+        """[P18] Wherever the handler of a signal raises, what it has set apart is put back; in both ways."""
+        got = []
+        for way in (contextlib.nullcontext, general):
+            with way():
+                for at in places(lambda: got.append(self.group.mprobe())):
+                    got.clear()
+                    self.assertEqual(number("fake_apart"), 0, at)
+                self.assertGreater(at, 2)
+
+    def test_a_message_is_set_apart_until_its_receive_has_begun(self):
+        """What a tensor's own code raises begins nothing; in both ways."""
+        class Fails:
+            def __dlpack__(self):
+                raise ZeroDivisionError
+            __dlpack_device__ = __dlpack__
+
+        for way in (contextlib.nullcontext, general):
+            with way(), self.group.mprobe() as message:
+                for receive in (message.recv, message.recv_start):
+                    self.assertRaises(ZeroDivisionError, receive, Fails())
+                    self.assertNotIn("put back", repr(message))
+                self.assertEqual((message.recv(np.zeros(4, np.int32)), number("fake_apart")), ((2, 9, 3), 0))
+            self.assertEqual(number("fake_apart"), 0)
+
     def test_a_failed_wait_leaves_no_cycle(self):
         """[P15] The arrays and the Request are gone with their last names, without a garbage collection; in both ways."""
         def waits(request):

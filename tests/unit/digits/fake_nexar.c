@@ -439,7 +439,7 @@ nexar_status nexar_probe_start(nexar_group* g, uint32_t from, uint64_t tag, cons
     return receives("probe", 12, g, o, request);
 }
 /* Another thread is first, once in a while. */
-NEXAR_API int fake_stolen;
+NEXAR_API int fake_stolen, fake_apart; /* messages that are set apart now */
 NEXAR_API uint64_t fake_freed_message;
 nexar_status nexar_mprobe(nexar_group* g, uint32_t from, uint64_t tag, nexar_message* message,
                           nexar_completion* c, const nexar_op_options* o) {
@@ -447,7 +447,7 @@ nexar_status nexar_mprobe(nexar_group* g, uint32_t from, uint64_t tag, nexar_mes
     if (from != NEXAR_ANY_SOURCE || tag != NEXAR_ANY_TAG || o->timeout_ms != 0) abort();
     if (c->struct_size != sizeof *c) abort();
     if (fake_stolen > 0) return --fake_stolen, fail(NEXAR_ERR_TIMED_OUT, "mprobe", -1, "none is there");
-    *message = 5;
+    *message = 5, ++fake_apart;
     c->bytes = 12;
     c->source = SOURCE;
     c->tag = TAG;
@@ -456,11 +456,12 @@ nexar_status nexar_mprobe(nexar_group* g, uint32_t from, uint64_t tag, nexar_mes
 nexar_status nexar_mrecv_start(nexar_group* g, nexar_message message, void* data, uint64_t count,
                                nexar_dtype dtype, const nexar_op_options* o, nexar_request* request) {
     if (message != 5) abort();
-    return nexar_recv_start(g, data, count, dtype, NEXAR_ANY_SOURCE, NEXAR_ANY_TAG, o, request);
+    const nexar_status s = nexar_recv_start(g, data, count, dtype, NEXAR_ANY_SOURCE, NEXAR_ANY_TAG, o, request);
+    return fake_apart -= s == NEXAR_OK, s;
 }
 nexar_status nexar_message_free(nexar_group* g, nexar_message message) {
     (void)g;
-    fake_freed_message += message;
+    fake_freed_message += message, --fake_apart;
     return NEXAR_OK;
 }
 nexar_status nexar_sendv_start(nexar_group* g, const nexar_piece* pieces, uint64_t count, nexar_dtype dtype,
