@@ -200,9 +200,7 @@ _pointer_of.argtypes, _pointer_of.restype = [ctypes.py_object, ctypes.c_char_p],
 
 def _tensor(values: Any, write: bool) -> Sides:
     """Of a tensor whose memory the caller keeps."""
-    device = tuple(values.__dlpack_device__())
-    if device[0] not in _CPU_DEVICES:
-        raise ValueError(f"the tensor is on DLPack device {device}, not on the CPU: copy it there")
+    _check_device(values)
     if write and getattr(values, "readonly", False):
         raise ValueError("the tensor is read-only")
     capsule, dtype = _capsule(values)
@@ -220,11 +218,31 @@ def _tensor(values: Any, write: bool) -> Sides:
     return (tensor.data or 0) + tensor.byte_offset, math.prod(shape), DTYPES[dtype or kind]
 
 
+def _check_device(values: Any) -> None:
+    device = tuple(values.__dlpack_device__())
+    if device[0] not in _CPU_DEVICES:
+        raise ValueError(f"the tensor is on DLPack device {device}, not on the CPU: copy it there")
+
+
 def _capsule(values: Any) -> tuple[Any, str]:
     """(what __dlpack__ gives, the dtype where that says another)."""
     try:
         return values.__dlpack__(), ""
     except (RuntimeError, BufferError, TypeError) as refused:
-        if str(getattr(values, "dtype", "")) == "torch.bool":  # of which torch before 2.1 exports none: a byte each
+        if _is_truth(values):
             return values.view(sys.modules["torch"].uint8).__dlpack__(), "bool"
         raise ValueError(f"the tensor does not give its memory: {refused}") from refused
+
+
+def _is_truth(values: Any) -> bool:
+    """Of torch before 2.1, which exports no bool tensors: a byte each."""
+    return str(getattr(values, "dtype", "")) == "torch.bool"
+
+
+def refused(values: Any, error: Exception) -> None:
+    """What _native gets from __dlpack__(), raised as above; not raised where its bytes will do."""
+    _check_device(values)
+    if not isinstance(error, (RuntimeError, BufferError, TypeError)):
+        raise error
+    if not _is_truth(values):
+        raise ValueError(f"the tensor does not give its memory: {error}") from error

@@ -103,6 +103,12 @@ static PyObject* refuse(collective* c) {
     return not_plain();
 }
 
+/* What a number was too large for. */
+static PyObject* no_numbers(void) {
+    PyErr_Clear();
+    Py_RETURN_NOTIMPLEMENTED;
+}
+
 /* Starts it inside the gate. One that is only begun gives the number of its request; else it is waited for,
  * and gives back `result`. */
 static PyObject* run(collective* c, nexar_status (*start)(collective*), PyObject* result) {
@@ -159,7 +165,7 @@ static CALL(data) {
     collective c;
     if (!begin_call(&c, a, n, 6) || !PyLong_Check(a[4])) Py_RETURN_NOTIMPLEMENTED;
     const long root = PyLong_AsLong(a[4]);
-    if (PyErr_Occurred() || root < 0 || root >= NEXAR_RANKS_MAX) return not_plain();
+    if (PyErr_Occurred() || root < 0 || root >= NEXAR_RANKS_MAX) return no_numbers();
     const Py_buffer* values = memory_of(a[3], a[5] == Py_True, &c.held, &c.dtype);
     if (values == NULL) return refuse(&c);
     c.out = values->buf;
@@ -199,7 +205,7 @@ static CALL(sides) {
     if (!begin_call(&c, a, n, 10) || !PyLong_Check(a[7])) Py_RETURN_NOTIMPLEMENTED;
     const long reduction = PyLong_AsLong(a[5]), root = PyLong_AsLong(a[7]), in = PyLong_AsLong(a[8]),
                out = PyLong_AsLong(a[9]);
-    if (PyErr_Occurred() || reduction < 0 || root < 0 || root >= NEXAR_RANKS_MAX) return not_plain();
+    if (PyErr_Occurred() || reduction < 0 || root < 0 || root >= NEXAR_RANKS_MAX) return no_numbers();
     PyObject* result = out == 0 ? Py_None : a[4] == Py_None ? a[3] : a[4];
     int other = -1;
     const Py_buffer *values = NULL, *target = NULL;
@@ -236,6 +242,7 @@ static int read_counts(PyObject* list, long size, uint64_t* into, uint64_t* sum)
     for (long i = 0; i < size; ++i) {
         PyObject* each = PyList_GetItem(list, i);
         const long long count = PyLong_Check(each) ? PyLong_AsLongLong(each) : -1;
+        if (count == -1) PyErr_Clear();
         if (count < 0 || count > INT64_MAX - (long long)*sum) return 0;
         into[i] = (uint64_t)count;
         *sum += (uint64_t)count;
@@ -288,7 +295,7 @@ static CALL(packed) {
     if (!begin_call(&c, a, n, 14) || !PyLong_Check(a[9])) Py_RETURN_NOTIMPLEMENTED;
     const long reduction = PyLong_AsLong(a[7]), root = PyLong_AsLong(a[9]), rank = PyLong_AsLong(a[10]),
                size = PyLong_AsLong(a[11]);
-    if (PyErr_Occurred() || reduction < 0 || root < 0 || root >= NEXAR_RANKS_MAX) return not_plain();
+    if (PyErr_Occurred() || reduction < 0 || root < 0 || root >= NEXAR_RANKS_MAX) return no_numbers();
     uint64_t* counts = PyMem_Malloc(2 * (size_t)size * sizeof *counts);
     if (counts == NULL) return PyErr_NoMemory();
     c.counts = counts;
@@ -306,15 +313,15 @@ static CALL(packed) {
 
 /* ---- Set-up ---- */
 
-/* bind(addresses, error_of, array_type, copied): of the library's functions, in the order below */
+/* bind(addresses, error_of, array_type, copied, refused): of the library's functions, in the order below */
 static PyObject* bind(PyObject* module, PyObject* args) {
     (void)module;
-    PyObject *addresses, *error_of, *array_type, *copied;
+    PyObject *addresses, *error_of, *array_type, *copied, *refused;
     void* const to[] = {&library.wait,   &library.test,      &library.wait_any, &library.wait_some,
                         &library.cancel, &library.release,   &library.start,    &library.mprobe,
                         &library.poll,   &library.last_error};
     enum { COUNT = sizeof to / sizeof to[0] };
-    if (!PyArg_ParseTuple(args, "OOOO", &addresses, &error_of, &array_type, &copied)) return NULL;
+    if (!PyArg_ParseTuple(args, "OOOOO", &addresses, &error_of, &array_type, &copied, &refused)) return NULL;
     if (!PyTuple_Check(addresses) || PyTuple_Size(addresses) != COUNT)
         return PyErr_Format(PyExc_TypeError, "want %d addresses", (int)COUNT);
     for (int i = 0; i < COUNT; ++i) {
@@ -325,6 +332,7 @@ static PyObject* bind(PyObject* module, PyObject* args) {
     library.error_of = Py_NewRef(error_of); /* once per process: kept for ever */
     library.array_type = Py_NewRef(array_type);
     library.copied = Py_NewRef(copied);
+    library.refused = Py_NewRef(refused);
     const struct {
         PyObject** to;
         const char* name;

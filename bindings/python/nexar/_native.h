@@ -35,6 +35,7 @@ typedef struct {
     PyObject *key, *number, *kept, *value; /* names of a Request's attributes */
     PyObject* apart;                       /* of a Message's, which has a number, too */
     PyObject *dlpack, *readonly;           /* and of a tensor's */
+    PyObject* refused;                     /* _arrays.refused */
     operation operations[OPERATIONS_MAX];
 } functions;
 
@@ -47,6 +48,8 @@ typedef struct {
     int held;
 } views;
 
+/* An exception that is set stays, and the exporter's own code, which may run, does not see it. */
+void release_view(Py_buffer* view);
 void release_views(views* all);
 
 /* Memory of an object with the buffer protocol or DLPack, on the CPU. 1: `view` holds it, and its len and
@@ -56,8 +59,8 @@ int view_of(PyObject* memory, int write, Py_buffer* view, int* dtype);
 /* The same, held in `all`; NULL: as 0. */
 const Py_buffer* memory_of(PyObject* memory, int write, views* all, int* dtype);
 
-/* What a call returns for arguments that are not plain: NotImplemented. NULL where an exception is set that
- * no refusal of an argument raises: of a signal's handler, in a tensor's own code. */
+/* What a call returns for arguments that are not plain: NotImplemented. NULL where an exception is set: of a
+ * tensor's own code, or of a signal's handler in it. Refusals of numbers and buffers are none. */
 PyObject* not_plain(void);
 
 /* What a Request that is begun must keep beside the objects themselves, from before the start on: a buffer

@@ -6,8 +6,22 @@
 
 /* ---- Memory ---- */
 
+void release_view(Py_buffer* view) {
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    PyBuffer_Release(view);
+    PyErr_Restore(type, value, trace);
+}
+
 void release_views(views* all) {
-    while (all->held > 0) PyBuffer_Release(&all->views[--all->held]);
+    while (all->held > 0) release_view(&all->views[--all->held]);
+}
+
+static void let_go(PyObject* object) {
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    Py_DECREF(object);
+    PyErr_Restore(type, value, trace);
 }
 
 static int integer_of(Py_ssize_t size, int is_signed) {
@@ -107,36 +121,73 @@ static int64_t elements_of_tensor(const tensor* t) {
     return contiguous || elements == 0 ? elements : -1;
 }
 
+/* Whether it has that attribute; -1: an exception of another kind. */
+static int has(PyObject* object, PyObject* name) {
+    PyObject* found = PyObject_GetAttr(object, name);
+    if (found != NULL) return Py_DECREF(found), 1;
+    if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return -1;
+    return PyErr_Clear(), 0;
+}
+
+/* What __dlpack__() gives. NULL: with what it raises, in the words of the general way; or none, where that
+ * knows another way. */
+static PyObject* capsule_of(PyObject* object) {
+    PyObject *type, *value, *trace;
+    if (PyErr_CheckSignals() != 0) return NULL; /* else a handler's exception would be the tensor's */
+    PyObject* capsule = PyObject_CallMethodObjArgs(object, library.dlpack, NULL);
+    if (capsule != NULL || !PyErr_ExceptionMatches(PyExc_Exception)) return capsule;
+    PyErr_Fetch(&type, &value, &trace);
+    PyErr_NormalizeException(&type, &value, &trace);
+    if (trace != NULL) PyException_SetTraceback(value, trace);
+    PyObject* none = PyObject_CallFunctionObjArgs(library.refused, object, value, NULL);
+    Py_XDECREF(none);
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(trace);
+    return NULL;
+}
+
 /* Memory of a tensor with DLPack; the view holds its capsule, which holds the tensor. */
 static int view_of_tensor(PyObject* object, int write, Py_buffer* view, int* dtype) {
-    if (!PyObject_HasAttr(object, library.dlpack)) return 0;
-    if (write && PyObject_HasAttr(object, library.readonly)) return 0; /* the general way looks what it is */
-    PyObject* capsule = PyObject_CallMethodObjArgs(object, library.dlpack, NULL);
+    if (has(object, library.dlpack) != 1) return 0;
+    if (write && has(object, library.readonly) != 0) return 0; /* the general way looks what it is */
+    PyObject* capsule = capsule_of(object);
     if (capsule == NULL) return 0;
-    const tensor* t = PyCapsule_CheckExact(capsule) ? PyCapsule_GetPointer(capsule, "dltensor") : NULL;
+    const tensor* t =
+        PyCapsule_IsValid(capsule, "dltensor") ? PyCapsule_GetPointer(capsule, "dltensor") : NULL;
     const int64_t elements = t == NULL ? -1 : elements_of_tensor(t);
     *dtype = elements < 0 ? -1 : dtype_of_tensor(t);
-    const int done = *dtype >= 0 && PyBuffer_FillInfo(view, capsule, (char*)t->data + t->offset,
-                                                      elements * (t->bits / 8), 0, PyBUF_SIMPLE) == 0;
+    char* data = t == NULL ? NULL : t->data;
+    if (data != NULL) data += t->offset;
+    const int done = *dtype >= 0 && PyBuffer_FillInfo(view, capsule, data, elements * (t->bits / 8), 0,
+                                                      PyBUF_SIMPLE) == 0;
     if (done) view->itemsize = t->bits / 8;
-    Py_DECREF(capsule);
+    let_go(capsule);
     return done;
 }
 
-/* A number or a list: it is copied, which is not plain. */
+/* Whether it is a number or a list: it is copied, which is not plain. Below 0: an exception. */
 static int is_copied(PyObject* object) {
-    return PyObject_IsInstance(object, library.copied) != 0; /* or an exception */
+    return PyObject_IsInstance(object, library.copied);
+}
+
+/* 0: there is none that is wanted. */
+static int buffer_of(PyObject* memory, Py_buffer* view, int wanted) {
+    if (PyObject_GetBuffer(memory, view, wanted) == 0) return 1;
+    if (PyErr_ExceptionMatches(PyExc_TypeError) || PyErr_ExceptionMatches(PyExc_ValueError) ||
+        PyErr_ExceptionMatches(PyExc_BufferError))
+        PyErr_Clear();
+    return 0;
 }
 
 int view_of(PyObject* memory, int write, Py_buffer* view, int* dtype) {
     if ((PyObject*)Py_TYPE(memory) != library.array_type) {
-        if (is_copied(memory)) return 0;
+        if (is_copied(memory) != 0) return 0;
         if (!PyObject_CheckBuffer(memory)) return view_of_tensor(memory, write, view, dtype);
     }
-    const int wanted = PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | (write ? PyBUF_WRITABLE : 0);
-    if (PyObject_GetBuffer(memory, view, wanted) < 0) return 0;
+    if (!buffer_of(memory, view, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | (write ? PyBUF_WRITABLE : 0))) return 0;
     *dtype = dtype_of(view->format, view->itemsize);
-    if (*dtype < 0) PyBuffer_Release(view);
+    if (*dtype < 0) release_view(view);
     return *dtype >= 0;
 }
 
@@ -148,13 +199,7 @@ const Py_buffer* memory_of(PyObject* memory, int write, views* all, int* dtype) 
 }
 
 PyObject* not_plain(void) {
-    PyObject* const refusals[] = {PyExc_TypeError, PyExc_ValueError, PyExc_OverflowError, PyExc_BufferError,
-                                  PyExc_RuntimeError};
-    int refused = PyErr_Occurred() == NULL;
-    for (size_t i = 0; !refused && i < sizeof refusals / sizeof refusals[0]; ++i)
-        refused = PyErr_ExceptionMatches(refusals[i]);
-    if (!refused) return NULL;
-    PyErr_Clear();
+    if (PyErr_Occurred()) return NULL;
     Py_RETURN_NOTIMPLEMENTED;
 }
 
@@ -194,7 +239,7 @@ CALL(call_look) {
     int dtype;
     if (n != 1 || !view_of(a[0], 0, &view, &dtype)) return not_plain();
     PyObject* found = Py_BuildValue("ni", view.len / view.itemsize, dtype);
-    PyBuffer_Release(&view);
+    release_view(&view);
     return found;
 }
 
@@ -268,19 +313,19 @@ int scalar_of(PyObject* scalar, int dtype, number* into) {
     if (PyFloat_Check(scalar)) return float_scalar(PyFloat_AsDouble(scalar), dtype, into);
     if (PyLong_Check(scalar)) {
         const long long value = PyLong_AsLongLong(scalar);
-        if (PyErr_Occurred()) return 0;
+        if (PyErr_Occurred()) return PyErr_Clear(), 0;
         if (dtype == NEXAR_F32) return into->f = (float)value, 1; /* rounded once */
         if (dtype == NEXAR_F64) return into->d = (double)value, 1;
         return integer_scalar(value, dtype, into);
     }
     Py_buffer view;
-    const int of_numpy = (PyObject*)Py_TYPE(scalar) == library.array_type || is_copied(scalar);
+    const int of_numpy = (PyObject*)Py_TYPE(scalar) == library.array_type || is_copied(scalar) > 0;
     if (!of_numpy || !PyObject_CheckBuffer(scalar) ||
-        PyObject_GetBuffer(scalar, &view, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT) < 0)
+        !buffer_of(scalar, &view, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT))
         return 0;
     const int fits = dtype_of(view.format, view.itemsize) == dtype && view.len == view.itemsize &&
                      view.len <= (Py_ssize_t)sizeof into->bytes;
     if (fits) memcpy(into->bytes, view.buf, (size_t)view.len);
-    PyBuffer_Release(&view);
+    release_view(&view);
     return fits;
 }

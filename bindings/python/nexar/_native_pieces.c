@@ -14,7 +14,7 @@ typedef struct {
 
 static void release_pieces(PyObject* capsule) {
     packed* p = PyCapsule_GetPointer(capsule, NULL);
-    while (p->held > 0) PyBuffer_Release(&p->views[--p->held]);
+    while (p->held > 0) release_view(&p->views[--p->held]);
     PyMem_Free(p);
 }
 

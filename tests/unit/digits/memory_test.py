@@ -10,6 +10,7 @@ import gc
 import sys
 import unittest
 import weakref
+from unittest import mock
 
 from over_fake import *
 from started_test import TAG, ended, general, outcome
@@ -165,6 +166,83 @@ class Memory(OverFake):
                     self.assertIs(getattr(self.group, name)(*arguments, out, **root), out, name)
                     self.assertIs(getattr(self.group, f"{name}_start")(*arguments, out, **root).wait(), out, name)
                 self.assertIsNone(self.group.gatherv(np.zeros(0), [0, 0, 0], nothing(), root=2))
+
+    def test_what_is_raised_within_a_tensors_own_code_is_raised(self):
+        """[P18] [P19] Once, as by the handler of a signal: asked again, the tensor would give its memory. In both ways."""
+        class Once(Tensor):
+            kind, late = None, None
+
+            def __dlpack__(self):
+                kind, self.kind = self.kind, None
+                if kind is not None:
+                    raise kind("once")
+                return super().__dlpack__()
+
+            @property
+            def readonly(self):
+                late, self.late = self.late, None
+                raise late or AttributeError
+
+        def once(kind):
+            made = Once(np.ones(3, np.int32))
+            made.kind = kind
+            return made
+
+        for kind in (RuntimeError, TypeError, BufferError, ValueError, OverflowError, KeyError, KeyboardInterrupt):
+            for way in BOTH:
+                for call in (self.group.all_reduce, self.group.all_reduce_start, lambda x: self.group.recv(x), self.group.all_gather,
+                             lambda x: self.group.recvv([x]), lambda x: self.group.mprobe().recv(x)):
+                    with way(), self.assertRaises(BaseException) as caught:
+                        call(once(kind))
+                    error = caught.exception
+                    self.assertIn(kind, (type(error), type(error.__cause__)))
+                    self.assertEqual(issubclass(kind, (RuntimeError, TypeError, BufferError)), error.__cause__ is not None)
+                    error = caught = None
+        for way in BOTH:
+            with way():
+                tensor = once(None)
+                tensor.late = KeyboardInterrupt
+                self.assertRaises(KeyboardInterrupt, self.group.recv, tensor)
+
+    def test_a_scalar_whose_own_code_raises(self):
+        """[P19] Its exception, and no SystemError."""
+        class Fails(bytearray):
+            @property
+            def __class__(self):
+                raise ZeroDivisionError
+
+        found = outcome(lambda: self.group.all_reduce(np.ones(2, np.uint8), op="premul_sum", scalar=Fails(b"x")))
+        self.assertIn(found[0], (ZeroDivisionError, 1))  # the general way does not ask for its class
+
+    def test_an_exporters_code_does_not_see_the_exception_of_another(self):
+        """What a capsule's end calls, when the second memory of a call raises."""
+        class Struct(ctypes.Structure):  # dlpack.h, version 0
+            _fields_ = [("data", ctypes.c_void_p), ("device", ctypes.c_int32), ("number", ctypes.c_int32), ("dimensions", ctypes.c_int32),
+                        ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16), ("shape", ctypes.c_void_p),
+                        ("strides", ctypes.c_void_p), ("offset", ctypes.c_uint64)]
+
+        memory, shape, ended = (ctypes.c_int32 * 2)(1, 42), (ctypes.c_int64 * 1)(2), []
+        struct = Struct(ctypes.addressof(memory), 1, 0, 1, 0, 32, 1, ctypes.addressof(shape), None, 0)
+        end = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(lambda _: ended.append(len(str(12))))
+        new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(("PyCapsule_New", ctypes.pythonapi))
+
+        class Exports:
+            def __dlpack__(self):
+                return new(ctypes.addressof(struct), b"dltensor", ctypes.cast(end, ctypes.c_void_p))
+
+            def __dlpack_device__(self):
+                return 1, 0
+
+        class Fails(Exports):
+            def __dlpack__(self):
+                raise KeyError("its own")
+
+        for call in (lambda: self.group.all_reduce(Exports(), Fails()), lambda: self.group.sendv([Exports(), Fails()], 2, TAG),
+                     lambda: self.group.sendrecv(Fails(), 2, Exports(), send_tag=TAG)):
+            ended.clear()
+            with mock.patch.object(sys, "unraisablehook", mock.Mock()) as hook:
+                self.assertRaisesRegex(KeyError, "its own", call)
+            self.assertEqual((len(ended) > 0, hook.mock_calls), (True, []))
 
     def test_a_scalar_arrives_as_an_element_of_the_dtype(self):
         """[P19]"""
