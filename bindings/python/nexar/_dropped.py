@@ -2,7 +2,9 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import sys
+import types
 import warnings
 import weakref
 from ctypes import byref
@@ -11,7 +13,7 @@ from typing import Any
 from . import _library, _quick
 from ._library import BAD_STATE, CLOSED, lib
 
-_IN_OPS = 0
+_IN_OPS, _ORPHANS = 0, -1
 
 
 def name_of_operation(request: Any) -> str:
@@ -40,10 +42,13 @@ class Dropped:
     """Requests whose Request nobody holds any more: cancelled, and freed when they have ended. Until then their arrays
     stay alive. One per session."""
 
-    def __init__(self) -> None:
+    def __init__(self, table: dict[int, Any]) -> None:
         # number: (what to keep alive, whether it opens a group); _IN_OPS: a thread is in an op group. Not empty: the quick way,
         # which knows neither, is not taken.
         self.requests: dict[int, Any] = {}
+        self._table = table  # of the session's Requests
+        # Called with the weak reference in the table when a Request is gone that is in it still. C alone, so that no handler comes.
+        self.orphaned = functools.partial(self.requests.setdefault, _ORPHANS)
 
     def take(self, request: Any) -> None:
         """Called when a Request is gone, in any thread, also in the middle of garbage collection. The slot comes first: a
@@ -78,9 +83,26 @@ class Dropped:
             lib.nexar_group_free(group)  # the library leaves it to who was reported of it
         return False
 
+    def _adopt(self) -> None:
+        """Requests whose __del__ did not run, as the handler of a signal raised. Python has reported that."""
+        self.requests.pop(_ORPHANS, None)
+        try:
+            for key, (request, kept) in list(self._table.items()):
+                if request() is not None:
+                    continue
+                if kept[0]:
+                    self.requests[kept[0]] = kept, kept[1]
+                    self._look(types.SimpleNamespace(_number=kept[0], _opens=kept[1]))
+                self._table.pop(key, None)
+        except BaseException:
+            self.requests[_ORPHANS] = None  # again
+            raise
+
     def sweep(self) -> None:
+        if _ORPHANS in self.requests:
+            self._adopt()
         for number in list(self.requests):
-            if number == _IN_OPS:
+            if number <= _IN_OPS:
                 continue
             if lib.nexar_request_free(number) != BAD_STATE:
                 self.requests.pop(number, None)
@@ -100,7 +122,7 @@ class Dropped:
 
     def wait(self, milliseconds: int) -> bool:
         """Makes room: waits for the end of those that are there. Whether there were any."""
-        numbers = [number for number in self.requests if number != _IN_OPS]
+        numbers = [number for number in self.requests if number > _IN_OPS]
         for number in numbers:
             lib.nexar_request_wait(number, milliseconds, None)
         self.sweep()

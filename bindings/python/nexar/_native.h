@@ -63,6 +63,9 @@ const Py_buffer* memory_of(PyObject* memory, int write, views* all, int* dtype);
  * tensor's own code, or of a signal's handler in it. Refusals of numbers and buffers are none. */
 PyObject* not_plain(void);
 
+/* In a Request's list `_kept`: see _requests.py. */
+enum { KEPT_NUMBER = 0, KEPT_FIRST = 2 };
+
 /* What a Request that is begun must keep beside the objects themselves, from before the start on: a buffer
  * that is exported cannot be resized. 0: with an exception. */
 int keep_views(PyObject* request, const views* held);

@@ -210,17 +210,14 @@ static PyObject* holder_of(const Py_buffer* view) {
 
 int keep_views(PyObject* request, const views* held) {
     PyObject* kept = NULL;
-    for (int i = 0; i < held->held; ++i) {
+    int done = 1;
+    for (int i = 0; i < held->held && done; ++i) {
         if ((PyObject*)Py_TYPE(held->views[i].obj) == library.array_type) continue;
         if (kept == NULL && (kept = PyObject_GetAttr(request, library.kept)) == NULL) return 0;
         PyObject* holder = holder_of(&held->views[i]);
-        PyObject* both = holder == NULL ? NULL : PyTuple_Pack(2, kept, holder);
+        done = holder != NULL && PyList_Append(kept, holder) == 0;
         Py_XDECREF(holder);
-        Py_DECREF(kept);
-        if (both == NULL) return 0;
-        kept = both;
     }
-    const int done = kept == NULL || PyObject_SetAttr(request, library.kept, kept) == 0;
     Py_XDECREF(kept);
     return done;
 }
@@ -228,7 +225,9 @@ int keep_views(PyObject* request, const views* held) {
 void keep_nothing(PyObject* request) {
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
-    if (PyObject_SetAttr(request, library.kept, Py_None) != 0) PyErr_Clear();
+    PyObject* kept = PyObject_GetAttr(request, library.kept);
+    if (kept == NULL || PyList_SetSlice(kept, KEPT_FIRST, PY_SSIZE_T_MAX, NULL) != 0) PyErr_Clear();
+    Py_XDECREF(kept);
     PyErr_Restore(type, value, trace);
 }
 

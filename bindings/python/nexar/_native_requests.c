@@ -53,11 +53,13 @@ int finish(nexar_request request, nexar_completion* end, views* held) {
 
 PyObject* begun(PyObject* object, nexar_request request, views* held) {
     PyObject* number = PyLong_FromUnsignedLongLong(request);
-    if (number != NULL && PyObject_SetAttr(object, library.number, number) == 0) {
-        Py_DECREF(number);
-        return Py_NewRef(object);
-    }
+    PyObject* kept = number == NULL ? NULL : PyObject_GetAttr(object, library.kept);
+    const int done = kept != NULL && PyObject_SetAttr(object, library.number, number) == 0 &&
+                     (!PyList_Check(kept) || /* a poll on another thread was first */
+                      PyList_SetItem(kept, KEPT_NUMBER, Py_NewRef(number)) == 0);
     Py_XDECREF(number);
+    Py_XDECREF(kept);
+    if (done) return Py_NewRef(object);
     give_up(request, held);
     return NULL;
 }

@@ -109,15 +109,18 @@ class Request:
         kept     what must stay alive until it has ended
         value    its result; or made: what gives that, of its completion and value
         """
-        self._op, self._group, self._kept, self._value, self._made = op, group, kept, value, made
+        self._op, self._group, self._value, self._made = op, group, value, made
         self._user_data, self._lock = user_data, threading.RLock()  # again by a signal's handler that polls
         self._connection = connection
         self._key = key = next(connection.keys)
-        connection.requests[key] = weakref.ref(self)
+        # Number of the library, whether it opens a group, and memory. The session holds it, too, so that it outlives this until the end
+        # where a handler raises as __del__ begins, which Python ignores.
+        self._kept = memory = [0, False, kept]
+        connection.requests[key] = weakref.ref(self, connection.dropped.orphaned), memory
 
     def _begin(self, start: Callable[[int, Any], int]) -> Request:
         """By start(user_data, number): the call of the library."""
-        dropped, number = self._connection.dropped, c_uint64()
+        dropped, memory, number = self._connection.dropped, self._kept, c_uint64()
         dropped.sweep()
         try:
             status = start(self._key, byref(number))
@@ -125,7 +128,7 @@ class Request:
                 status = start(self._key, byref(number))
             check(status)
         finally:  # also where a signal's handler raises once it has begun
-            self._number = number.value
+            self._number = memory[0] = number.value
         return self
 
     def _hide(self) -> Request:
@@ -314,7 +317,7 @@ class Request:
 
 def opening(request: Request, start: Callable[[int, Any], int], hidden: bool) -> Request:
     """Begins what makes a group."""
-    request._opens = True
+    request._opens = request._kept[1] = True
     return (request._hide() if hidden else request)._begin(start)
 
 
@@ -334,6 +337,7 @@ class Persistent(Request):
         self._of, self._collective = group, collective
         self._begin(prepare)
         self._answer = None, None
+        self._let_go()
 
     def __del__(self) -> None:
         if self._connection is not None and (self._number or self._error is not None):
@@ -362,10 +366,18 @@ class Persistent(Request):
         before = self._answer, self._end
         self._answer = self._end = None
         self._reported = False
+        self._in_table(self._kept)
 
         def undo() -> None:
             self._answer, self._end = before
+            self._let_go()
         return undo
+
+    def _in_table(self, memory: Any) -> None:
+        """What the session holds."""
+        known = self._connection.requests.get(self._key)
+        if known is not None and memory is not None:
+            self._connection.requests[self._key] = known[0], memory
 
     def _take_end(self, found: Any) -> bool:
         if self._answer is None and self._number:  # asked anew, as no start comes now: it may be the end of the last but one
@@ -405,7 +417,8 @@ class Persistent(Request):
         return super()._state() if self._answer is None else f"inactive, {super()._state()}" if self._end else "inactive"
 
     def _let_go(self) -> None:
-        pass  # not before free(), or the end of this object
+        """Not before free(), or the end of this object; until the next start the session does not hold its memory."""
+        self._in_table(self._kept and self._kept[:2])
 
 
 class Reader:
@@ -527,7 +540,7 @@ def poll(connection: Any, capacity: int) -> list[Completion]:
 def _found(connection: Any, end: bytes) -> Request | None:
     number, key = _WHICH.unpack_from(end)
     known = connection.requests.get(key)
-    request: Request | None = known and known()
+    request: Request | None = known and known[0]()
     if request is None or request._gone:
         connection.dropped.saw(_library.Completion.from_buffer_copy(end))
         return None

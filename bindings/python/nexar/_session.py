@@ -34,11 +34,12 @@ class _Connection:
         check(lib.nexar_session_open(byref(session_options), byref(handle)))
         self.handle = handle.value
         self.groups: weakref.WeakValueDictionary[int, Group] = weakref.WeakValueDictionary()
-        self.requests: dict[int, weakref.ref[Request]] = {}  # by key; each goes with its end
+        # By key, with what it keeps; each goes with its end.
+        self.requests: dict[int, tuple[weakref.ref[Request], list[Any]]] = {}
         self.readers: dict[asyncio.AbstractEventLoop, _requests.Reader] = {}  # of loops that await requests
         self.ops = threading.local()  # its depth: how many op groups of this thread are open
         self._lock, self._threads_in_ops = threading.Lock(), 0
-        self.dropped, self.keys = Dropped(), itertools.count(1)  # requests are found by their key
+        self.dropped, self.keys = Dropped(self.requests), itertools.count(1)  # requests are found by their key
         self.unseen: list[Any] = []  # what a poll has found, when a signal's handler raised in it: the next one has it
         self._spares: list[tuple[int, int]] = []  # (address, bytes), at most one: see copied
         weakref.finalize(self, _close, self.handle, self._spares).atexit = False  # the library does so

@@ -142,6 +142,52 @@ class Ends(OverFake):
         step.free()
         self.session.poll()
 
+    def test_an_interrupted_del_leaves_the_memory_to_the_session(self):
+        """[P15] [P17] The handler of a signal raises as __del__ begins, which Python only reports; in both ways."""
+        def pending(x):
+            step = self.group.all_reduce_init(x)
+            next_op(NEVER_ENDS)
+            step.start()
+            return step
+
+        def begun(x):
+            next_op(NEVER_ENDS)
+            return self.group.all_reduce_start(x, timeout=60)
+
+        for way in (contextlib.nullcontext, general):
+            for begin in (begun, pending):
+                for sweep in (self.session.poll, self.group.barrier, lambda: self.group.barrier_start().wait()):
+                    x, cancels = bytearray(8), number("fake_cancels")
+                    with way():
+                        requests = [begin(x)]
+                        with raising(0) as did:
+                            requests.clear()
+                        self.assertEqual((did, number("fake_open_requests")), ([0], 1))
+                        self.assertRaises(BufferError, x.append, 0)
+                        sweep()
+                    self.assertGreater(number("fake_cancels"), cancels)
+                    sweep()
+                    self.session.poll()
+                    self.assertEqual((number("fake_open_requests"), self.session._connection.requests, self.session._connection.dropped.requests),
+                                     (0, {}, {}))
+                    x.append(0)
+        for begin in (lambda: self.group.all_reduce_init(np.ones(3)), self.group.barrier_start, lambda: self.session.group_start("other")):
+            what = [begin()]
+            with raising(0) as did:
+                what.clear()
+            self.assertEqual((did, self.session.poll(), number("fake_open_requests")), ([0], [], 0))
+
+    def test_an_idle_persistent_one_is_collected_with_what_holds_it(self):
+        """[P17] Between two starts the session does not hold its memory, which may hold it."""
+        x = np.ones(3).view(type("Own", (np.ndarray,), {}))
+        x.step = self.group.all_reduce_init(x)
+        x.step.start()
+        x.step.wait()
+        alive = weakref.ref(x)
+        del x
+        gc.collect()
+        self.assertIsNone(alive())
+
     def test_what_a_handler_raises_stays_what_it_is(self):
         """[P18] In the general way, whose calls are of ctypes: no ArgumentError."""
         with general(), warnings.catch_warnings():
