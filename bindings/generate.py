@@ -196,7 +196,8 @@ def methods(row):
     copies = bool(names) and row["memory"] != "data"
     memory = "given" if copies else "values"
     if copies:
-        out += "        given = array(values) if type(values) is not ndarray and isinstance(values, COPIED) else values\n"
+        looked_at = f"{IS_ROOT} and " if row["in"].endswith("_at_root") else ""
+        out += wrapped(f"        given = array(values) if {looked_at}type(values) is not ndarray and isinstance(values, COPIED) else values\n")
     out += room_for(shape, memory)
     if shape.quick:
         kept = "".join(f", {name}" for name in [memory] * bool(names) + [out_of(shape)] * ("out" in names)) or ","

@@ -71,6 +71,9 @@ def shapes(me):
         refused(lambda: group.all_reduce(wrong), "contiguous")
         refused(lambda: group.all_reduce(torch.ones(wrong.numel()), wrong), "contiguous")
         refused(lambda: group.recv(wrong, timeout=0), "contiguous")
+    last, out = group.rank == 1, torch.zeros(0 if group.rank == 1 else 3)  # an empty one has no address
+    for found in (group.scatterv(torch.ones(3) if not last else None, [3, 0], out), group.reduce_scatterv(torch.ones(3), [3, 0], out)):
+        equal(found is out, True, "an empty result")
     x = torch.ones(3) if group.rank == 0 else np.ones(3, np.float32)
     equal([float(each) for each in group.all_reduce(x)], [2.0] * 3, "a partner with numpy")
     return True

@@ -59,7 +59,7 @@ class Calls:
         return _quick.alone(function, self._gate)
 
     def _blocking(self, row: Row, values: Any = None, **given: Any) -> Any:
-        if isinstance(values, _arrays.COPIED) and row.memory != "data":
+        if isinstance(values, _arrays.COPIED) and row.memory != "data" and self._reads(row, given.get("root", 0)):
             result = getattr(self, row.name)(np.array(values), **given)
             return as_given(None, result) if given.get("out") is None else result
         return self._alone(lambda: self._collective(row, values, hidden=True, **given)._finish())
@@ -77,7 +77,7 @@ class Calls:
                     counts: Sequence[int] = (), send_counts: Sequence[int] = (), receive_counts: Sequence[int] = (),
                     scalar: Any = None, persistent: bool = False, **given: Any) -> Any:
         """Starts, or prepares, the collective of a row of the table."""
-        values, copied = _arrays.lifted(values)
+        values, copied = _arrays.lifted(values) if self._reads(row, root) else (values, False)
         if copied and persistent:
             raise TypeError("a persistent operation reads its values at each start: give an array")
         if copied and row.memory == "data":
@@ -101,6 +101,10 @@ class Calls:
             return self._prepare(getattr(lib, f"nexar_{row.name}_init"), *arguments, *operands, keep=kept, value=result, **given)
         return self._start(getattr(lib, f"nexar_{row.name}_start"), *arguments, *operands, keep=kept, value=result,
                            made=as_given if copied and out is None else None, **given)
+
+    def _reads(self, row: Row, root: int) -> bool:
+        """Whether this rank's values are looked at."""
+        return not row.in_.endswith("_at_root") or row.memory == "data" or self.rank == root
 
     def _blocks(self, side: str, root: int) -> int:
         """Of an even side: how many blocks of `count` elements this rank has; 0: it has no such side."""

@@ -306,7 +306,7 @@ class Collectives(Calls):
     def scatter_start(self, values: Values, out: Memory | None = None, root: int = 0, *, timeout: float | None = None,
                       match_id: int = 0, user_data: int = 0, priority: int | None = None, flags: int = 0) -> Request:
         """Begins scatter: the Request's wait() returns what it returns."""
-        given = array(values) if type(values) is not ndarray and isinstance(values, COPIED) else values
+        given = array(values) if root == self.rank and type(values) is not ndarray and isinstance(values, COPIED) else values
         into = self._room(given, 0) if out is None and root == self.rank else out
         if (not self._dropped or self._may_start()) and into is not None:
             request = Request(self._connection, "scatter", self._weak, (self, given, into), into, as_given if given is not values and out is
@@ -497,7 +497,7 @@ class Collectives(Calls):
                        timeout: float | None = None, match_id: int = 0, user_data: int = 0,
                        priority: int | None = None, flags: int = 0) -> Request:
         """Begins scatterv: the Request's wait() returns what it returns."""
-        given = array(values) if type(values) is not ndarray and isinstance(values, COPIED) else values
+        given = array(values) if root == self.rank and type(values) is not ndarray and isinstance(values, COPIED) else values
         into = self._packed_room(given, counts, True) if out is None and root == self.rank else out
         if (not self._dropped or self._may_start()) and into is not None:
             request = Request(self._connection, "scatterv", self._weak, (self, given, into), into, as_given if given is not values and out

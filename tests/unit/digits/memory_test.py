@@ -149,6 +149,11 @@ class Memory(OverFake):
 
         for way in BOTH:
             with way():
+                for name, counts in (("scatter", ()), ("scatterv", ([1, 2, 0],))):
+                    for values in ([[1], [2, 3]], "text", [1, 2], 7):  # the first is no array
+                        out = np.zeros(2)
+                        self.assertIs(getattr(self.group, name)(values, *counts, out, root=2), out)
+                        self.assertIs(getattr(self.group, f"{name}_start")(values, *counts, out, root=2).wait(), out)
                 for start in (lambda: self.group.scatter_start(Refuses(), np.zeros(2), root=2), lambda: self.group.scatterv_start(Refuses(), [1, 2, 0], np.zeros(2), root=2),
                               lambda: self.group.gather_start(np.zeros(2, np.uint64), Refuses(), root=2), lambda: self.group.reduce_start(np.ones(2), Refuses(), root=0)):
                     start().wait()
