@@ -336,9 +336,8 @@ static PyObject* bind(PyObject* module, PyObject* args) {
     const struct {
         PyObject** to;
         const char* name;
-    } names[] = {{&library.key, "_key"},          {&library.number, "_number"},
-                 {&library.kept, "_kept"},        {&library.value, "_value"},
-                 {&library.dlpack, "__dlpack__"}, {&library.readonly, "readonly"},
+    } names[] = {{&library.key, "_key"},     {&library.number, "_number"},    {&library.kept, "_kept"},
+                 {&library.value, "_value"}, {&library.dlpack, "__dlpack__"}, {&library.readonly, "readonly"},
                  {&library.apart, "_apart"}};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; ++i)
         if ((*names[i].to = PyUnicode_InternFromString(names[i].name)) == NULL) return NULL;

@@ -159,8 +159,8 @@ static int view_of_tensor(PyObject* object, int write, Py_buffer* view, int* dty
     *dtype = elements < 0 ? -1 : dtype_of_tensor(t);
     char* data = t == NULL ? NULL : t->data;
     if (data != NULL) data += t->offset;
-    const int done = *dtype >= 0 && PyBuffer_FillInfo(view, capsule, data, elements * (t->bits / 8), 0,
-                                                      PyBUF_SIMPLE) == 0;
+    const int done =
+        *dtype >= 0 && PyBuffer_FillInfo(view, capsule, data, elements * (t->bits / 8), 0, PyBUF_SIMPLE) == 0;
     if (done) view->itemsize = t->bits / 8;
     let_go(capsule);
     return done;

@@ -137,8 +137,8 @@ CALL(call_probe) {
     return end_transfer(status, &t, o.begins, 1);
 }
 
-/* group, source, tag, Message: (source, tag, bytes) of one that is here, which the Message is then; None: none
- * is. */
+/* group, source, tag, Message: (source, tag, bytes) of one that is here, which the Message is then; None:
+ * none is. */
 CALL(call_mprobe) {
     (void)module;
     uint32_t from;

@@ -456,7 +456,8 @@ nexar_status nexar_mprobe(nexar_group* g, uint32_t from, uint64_t tag, nexar_mes
 nexar_status nexar_mrecv_start(nexar_group* g, nexar_message message, void* data, uint64_t count,
                                nexar_dtype dtype, const nexar_op_options* o, nexar_request* request) {
     if (message != 5) abort();
-    const nexar_status s = nexar_recv_start(g, data, count, dtype, NEXAR_ANY_SOURCE, NEXAR_ANY_TAG, o, request);
+    const nexar_status s =
+        nexar_recv_start(g, data, count, dtype, NEXAR_ANY_SOURCE, NEXAR_ANY_TAG, o, request);
     return fake_apart -= s == NEXAR_OK, s;
 }
 nexar_status nexar_message_free(nexar_group* g, nexar_message message) {
