@@ -18,11 +18,11 @@
 namespace nexar::quic {
 
 // An SSL object's application data, for ngtcp2's glue and for this file's callbacks. The glue's part comes
-// first.
+// first, and is unused over a byte stream.
 struct ConnRef {
     ngtcp2_crypto_conn_ref glue;
     ngtcp2_conn* conn;
-    TlsSession* session;
+    TlsPeer* session;
 };
 
 namespace {
@@ -42,7 +42,7 @@ using Bio = std::unique_ptr<BIO, Deleter<BIO_free>>;
 using Certificate = std::unique_ptr<X509, Deleter<X509_free>>;
 using Key = std::unique_ptr<EVP_PKEY, Deleter<EVP_PKEY_free>>;
 
-TlsSession& session_of(SSL* ssl) {
+TlsPeer& session_of(SSL* ssl) {
     return *static_cast<ConnRef*>(SSL_get_app_data(ssl))->session;
 }
 
@@ -120,7 +120,7 @@ std::optional<WallSeconds> first_end(STACK_OF(X509) * certificates) {
 // yet and knows the issuer by its key's hash), then the caller's verifier.
 int verify_peer(X509_STORE_CTX* store, void*) {
     SSL* ssl = static_cast<SSL*>(X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx()));
-    TlsSession& session = session_of(ssl);
+    TlsPeer& session = session_of(ssl);
     // Decided by the protocol that was dialled, not by the peer's claim about its choice.
     const bool joining = session.dial_alpn() == alpn_join;
     if (!joining) {
@@ -159,7 +159,7 @@ std::string no_common_protocol(const std::vector<std::string>& offered,
 // before the CertificateRequest is written.
 int select_alpn(SSL* ssl, const unsigned char** out, unsigned char* out_size, const unsigned char* in,
                 unsigned int in_size, void*) {
-    TlsSession& session = session_of(ssl);
+    TlsPeer& session = session_of(ssl);
     std::vector<std::string> offered;
     for (unsigned int at = 0; at < in_size; at += 1u + in[at]) {
         if (at + 1u + in[at] > in_size) break;
@@ -289,7 +289,7 @@ std::optional<WallSeconds> TlsContext::wall_seconds() const {
     return wall_clock_();
 }
 
-TlsSession::TlsSession(std::shared_ptr<TlsContext> context, std::string alpn, std::optional<NodeId> expected)
+TlsPeer::TlsPeer(std::shared_ptr<TlsContext> context, std::string alpn, std::optional<NodeId> expected)
     : context_(std::move(context)),
       dial_alpn_(std::move(alpn)),
       expected_(expected),
@@ -297,36 +297,49 @@ TlsSession::TlsSession(std::shared_ptr<TlsContext> context, std::string alpn, st
     ssl_ = SSL_new(we_dialled() ? context_->client() : context_->server());
     if (!ssl_) return;
     ref_->session = this;
-    ref_->glue.get_conn = [](ngtcp2_crypto_conn_ref* ref) { return reinterpret_cast<ConnRef*>(ref)->conn; };
     SSL_set_app_data(ssl_, ref_.get());
-    int failed;
-    if (we_dialled()) {
-        SSL_set_connect_state(ssl_);
-        std::string wire(1, static_cast<char>(dial_alpn_.size()));
-        wire += dial_alpn_;
-        failed = SSL_set_alpn_protos(ssl_, reinterpret_cast<const unsigned char*>(wire.data()),
-                                     static_cast<unsigned>(wire.size()));
-        // A dialler with alpn_join shows no certificate, or one that does not matter.
-        failed |= ngtcp2_crypto_ossl_configure_client_session(ssl_);
-    } else {
+    if (!we_dialled()) {
         SSL_set_accept_state(ssl_);
-        failed = ngtcp2_crypto_ossl_configure_server_session(ssl_);
+        return;
     }
-    if (failed != 0 || ngtcp2_crypto_ossl_ctx_new(&glue_, ssl_) != 0) glue_ = nullptr;
+    SSL_set_connect_state(ssl_);
+    std::string wire(1, static_cast<char>(dial_alpn_.size()));
+    wire += dial_alpn_;
+    if (SSL_set_alpn_protos(ssl_, reinterpret_cast<const unsigned char*>(wire.data()),
+                            static_cast<unsigned>(wire.size())) != 0)
+        release();
+}
+
+TlsPeer::~TlsPeer() {
+    release();
+}
+
+void TlsPeer::release() {
+    if (!ssl_) return;
+    SSL_set_app_data(ssl_, nullptr);
+    SSL_free(std::exchange(ssl_, nullptr));
+}
+
+TlsSession::TlsSession(std::shared_ptr<TlsContext> context, std::string alpn, std::optional<NodeId> expected)
+    : TlsPeer(std::move(context), std::move(alpn), expected) {
+    if (!ssl()) return;
+    ref()->glue.get_conn = [](ngtcp2_crypto_conn_ref* r) { return reinterpret_cast<ConnRef*>(r)->conn; };
+    // A dialler with alpn_join shows no certificate, or one that does not matter.
+    const int failed = we_dialled() ? ngtcp2_crypto_ossl_configure_client_session(ssl())
+                                    : ngtcp2_crypto_ossl_configure_server_session(ssl());
+    if (failed != 0 || ngtcp2_crypto_ossl_ctx_new(&glue_, ssl()) != 0) glue_ = nullptr;
 }
 
 TlsSession::~TlsSession() {
-    if (!ssl_) return;
-    SSL_set_app_data(ssl_, nullptr);  // the ngtcp2_conn is deleted by now
-    SSL_free(ssl_);
+    release();  // the ngtcp2_conn is deleted by now
     if (glue_) ngtcp2_crypto_ossl_ctx_del(glue_);
 }
 
 void TlsSession::attach(ngtcp2_conn* conn) {
-    ref_->conn = conn;
+    ref()->conn = conn;
 }
 
-bool TlsSession::verify(PeerChain chain) {
+bool TlsPeer::verify(PeerChain chain) {
     if (chain.empty()) {
         refuse("the peer showed no certificate");
         return false;
@@ -347,29 +360,29 @@ bool TlsSession::verify(PeerChain chain) {
     return true;
 }
 
-void TlsSession::refuse(std::string why) {
+void TlsPeer::refuse(std::string why) {
     if (refusal_.empty()) refusal_ = std::move(why);
 }
 
-std::optional<std::string> TlsSession::objection() const {
+std::optional<std::string> TlsPeer::objection() const {
     const std::string_view name = alpn();
     if (we_dialled() ? name != dial_alpn_ : !context_->accepts_alpn(name)) return "no common protocol (ALPN)";
     if (!verified_ && (we_dialled() || name != alpn_join)) return "the peer showed no certificate";
     return std::nullopt;
 }
 
-std::string_view TlsSession::alpn() const {
+std::string_view TlsPeer::alpn() const {
     const unsigned char* name = nullptr;
     unsigned int size = 0;
     SSL_get0_alpn_selected(ssl_, &name, &size);
     return {reinterpret_cast<const char*>(name), size};
 }
 
-std::string_view TlsSession::cipher() const {
+std::string_view TlsPeer::cipher() const {
     return SSL_get_cipher_name(ssl_);
 }
 
-Result<std::vector<std::byte>> TlsSession::export_keying_material(std::string_view label, Bytes context,
+Result<std::vector<std::byte>> TlsPeer::export_keying_material(std::string_view label, Bytes context,
                                                                   size_t bytes) const {
     if (bytes == 0 || bytes > exported_bytes_max)
         return fail(Errc::invalid_argument, "exported keying material: " + std::to_string(bytes) +

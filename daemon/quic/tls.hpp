@@ -49,17 +49,14 @@ class TlsContext {
     bool has_certificate_ = false;              // false: it can only dial with alpn_join
 };
 
-// One connection's handshake. The TLS library holds pointers to it: it does not move.
-class TlsSession {
+// What one connection's handshake shows of the peer, over QUIC or over a byte stream (tcp/). The TLS library
+// holds pointers to it: it does not move.
+class TlsPeer {
   public:
     // `alpn` empty: the server side. `expected`: the dialled node, if its id is known.
-    TlsSession(std::shared_ptr<TlsContext> context, std::string alpn, std::optional<NodeId> expected);
-    ~TlsSession();
-    TlsSession(const TlsSession&) = delete;
-
-    bool ok() const { return glue_ != nullptr; }
-    void attach(ngtcp2_conn* conn);  // before the first packet
-    void* native_handle() const { return glue_; }
+    TlsPeer(std::shared_ptr<TlsContext> context, std::string alpn, std::optional<NodeId> expected);
+    ~TlsPeer();
+    TlsPeer(const TlsPeer&) = delete;
 
     // After the handshake: nothing, or why the connection must end although the TLS library accepted it.
     std::optional<std::string> objection() const;
@@ -85,18 +82,36 @@ class TlsSession {
     bool we_dialled() const { return !dial_alpn_.empty(); }
     const std::string& dial_alpn() const { return dial_alpn_; }
 
+  protected:
+    ssl_st* ssl() const { return ssl_; }  // null: the TLS library failed
+    void release();                       // frees it
+    struct ConnRef* ref() const { return ref_.get(); }
+
   private:
     std::shared_ptr<TlsContext> context_;
     std::string dial_alpn_;                        // empty: the server side
     std::optional<NodeId> expected_;               // the node that was dialled; nothing: any
-    ssl_st* ssl_ = nullptr;                        // null: the TLS library failed
-    ngtcp2_crypto_ossl_ctx* glue_ = nullptr;       // ngtcp2's view of ssl_; null: not ok()
+    ssl_st* ssl_ = nullptr;                        // null: the TLS library failed, or released
     std::unique_ptr<struct ConnRef> ref_;          // ssl_'s application data
     bool verified_ = false;                        // verify() accepted the peer
     NodeId peer_;                                  // zero until verified_
     PeerChain peer_chain_;                         // empty until verified_
     std::optional<WallSeconds> peer_valid_until_;  // see peer_valid_until()
     std::string refusal_;                          // the first reason; empty: not refused
+};
+
+// The same, of a QUIC connection.
+class TlsSession : public TlsPeer {
+  public:
+    TlsSession(std::shared_ptr<TlsContext> context, std::string alpn, std::optional<NodeId> expected);
+    ~TlsSession();
+
+    bool ok() const { return glue_ != nullptr; }
+    void attach(ngtcp2_conn* conn);  // before the first packet
+    void* native_handle() const { return glue_; }
+
+  private:
+    ngtcp2_crypto_ossl_ctx* glue_ = nullptr;  // ngtcp2's view of ssl(); null: not ok()
 };
 
 // The TLS library's generator, as a RandomSource.
