@@ -1,0 +1,307 @@
+// See connection.hpp.
+#include "tcp/connection.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "core/check.hpp"
+#include "core/secret.hpp"
+#include "tcp/crc32c.hpp"
+
+namespace nexar::tcp {
+namespace {
+
+// The peer's writer learns how much has come: at once for so many bytes, else after so long.
+constexpr uint64_t ack_bytes = 256 * 1024;
+constexpr Duration ack_delay{5'000'000};
+
+constexpr const char* by_peer = "closed by the peer";
+constexpr const char* here = "closed here";
+
+}  // namespace
+
+Connection::Connection(Shared& shared, std::unique_ptr<Stream> stream, Mode mode, std::optional<Dial> dial)
+    : shared_(&shared), stream_(std::move(stream)), mode_(mode), dial_(dial) {}
+
+Connection::~Connection() {
+    if (key_) wipe(MutableBytes(*key_));
+}
+
+// ---- Reading
+
+// Before it is accepted a peer fills no more than this; without a receiver its bytes wait in the kernel.
+bool Connection::reading_waits() const {
+    if (state_ != State::open) return waits_for_key();
+    return !receiver_ || (credit_held_ && received_bytes_ - held_from_ >= held_bytes_max);
+}
+
+bool Connection::on_readable(Time now, size_t quantum) {
+    if (state_ == State::securing) secure();
+    const uint64_t until = received_bytes_ + quantum;
+    while (wants_readable() && state_ != State::securing) {
+        if (received_bytes_ >= until) return true;
+        if (!read_record(now)) break;
+    }
+    return false;
+}
+
+void Connection::secure() {
+    const Stream::Step step = stream_->open();
+    if (step == Stream::Step::failed) return lost(stream_->why());
+    if (step == Stream::Step::blocked) return;
+    state_ = State::attaching;
+    if (dial_) say_hello();
+}
+
+// True: a record, or a part of one, was read.
+bool Connection::read_record(Time now) {
+    if (head_bytes_ < sizeof head_ && !read_head()) return false;
+    if (payload_bytes_ < head_.bytes) {
+        const MutableBytes place = payload_place();
+        const size_t before = payload_bytes_;
+        size_t filled = 0;
+        const Stream::Step step = stream_->read(place, filled);
+        payload_bytes_ += filled;
+        received_bytes_ += filled;
+        if (is_class(head_.kind)) in_[head_.kind].bytes += filled;
+        if (step == Stream::Step::failed) return lost(stream_->why()), false;
+        if (payload_bytes_ < head_.bytes) return payload_bytes_ > before && step == Stream::Step::done;
+    }
+    if (mode_ == Mode::plain && !checksum_agrees(now)) return false;
+    on_payload(now);
+    return true;
+}
+
+bool Connection::read_head() {
+    const Stream::Step step =
+        stream_->read(std::as_writable_bytes(std::span(&head_, 1)).subspan(head_bytes_), head_bytes_);
+    if (step == Stream::Step::failed) return lost(stream_->why()), false;
+    if (step == Stream::Step::blocked) return false;
+    payload_bytes_ = 0;
+    checksum_bytes_ = 0;
+    const char* rule = broken_rule(head_);
+    if (!rule && is_class(head_.kind) && state_ != State::open) rule = "data before the attach";
+    if (rule) return fail(CloseCode::bad_record, rule, here), false;
+    if (!is_class(head_.kind)) return true;
+    Incoming& in = in_[head_.kind];
+    if (in.stage && in.bytes + head_.bytes > RecordPool::stage_bytes)
+        deliver(static_cast<Class>(head_.kind));
+    if (!in.stage) in.stage = shared_->pool.take_stage();
+    return !ended_;
+}
+
+MutableBytes Connection::payload_place() {
+    const size_t left = head_.bytes - payload_bytes_;
+    if (!is_class(head_.kind)) return MutableBytes(control_).subspan(payload_bytes_, left);
+    Incoming& in = in_[head_.kind];
+    return {in.stage.get() + in.bytes, left};
+}
+
+// What a path has broken must not be combined.
+bool Connection::checksum_agrees(Time) {
+    const Stream::Step step = stream_->read(MutableBytes(checksum_).subspan(checksum_bytes_), checksum_bytes_);
+    if (step == Stream::Step::failed) return lost(stream_->why()), false;
+    if (step == Stream::Step::blocked) return false;
+    const Bytes payload = is_class(head_.kind)
+                              ? Bytes(in_[head_.kind].stage.get() + in_[head_.kind].bytes - head_.bytes, head_.bytes)
+                              : Bytes(control_).first(head_.bytes);
+    const uint32_t right = crc32c(payload, crc32c(std::as_bytes(std::span(&head_, 1))));
+    if (std::memcmp(&right, checksum_.data(), sizeof right) == 0) return true;
+    return fail(CloseCode::bad_record, "a record whose checksum is wrong", here), false;
+}
+
+void Connection::on_payload(Time now) {
+    head_bytes_ = 0;
+    if (is_class(head_.kind)) return on_class_payload(now);
+    on_record(Bytes(control_).first(head_.bytes));
+}
+
+void Connection::on_class_payload(Time now) {
+    received_[head_.kind] += head_.bytes;
+    note_received(now);
+    if ((head_.flags & record_ends_write) != 0) deliver(static_cast<Class>(head_.kind));
+}
+
+void Connection::deliver(Class cls) {
+    Incoming& in = in_[index(cls)];
+    auto stage = std::move(in.stage);
+    const size_t bytes = std::exchange(in.bytes, 0);
+    if (receiver_) receiver_->on_bytes(cls, {stage.get(), bytes});
+    shared_->pool.give_stage(std::move(stage));
+}
+
+void Connection::note_received(Time now) {
+    const uint64_t unreported = std::reduce(received_.begin(), received_.end()) -
+                                std::reduce(reported_.begin(), reported_.end());
+    ack_at_ = unreported >= ack_bytes ? now : std::min(ack_at_, now + ack_delay);
+}
+
+void Connection::hold_credit(bool held) {
+    if (held && !credit_held_) held_from_ = received_bytes_;
+    credit_held_ = held;
+}
+
+// ---- Records that are no class's
+
+void Connection::on_record(Bytes payload) {
+    const auto kind = static_cast<RecordKind>(head_.kind);
+    if (kind == RecordKind::close) return on_close(payload);
+    if (kind == RecordKind::acknowledge && state_ == State::open) return on_acknowledge(payload);
+    if (state_ == State::attaching && !dial_ && kind == RecordKind::hello && !answered_) {
+        if (auto hello = read_hello(payload); hello)
+            return on_hello(*hello);
+        else
+            return fail(CloseCode::not_attached, hello.error().text, here);
+    }
+    if (state_ == State::attaching && dial_ && kind == RecordKind::answer) {
+        if (auto answer = read_answer(payload); answer) return on_answer(*answer);
+    } else if (state_ == State::attaching && !dial_ && kind == RecordKind::proof && answered_) {
+        if (auto proof = read_proof(payload); proof) return on_proof(*proof);
+    }
+    fail(CloseCode::bad_record, "a record that has no place here", here);
+}
+
+void Connection::on_acknowledge(Bytes payload) {
+    std::array<uint64_t, class_count> come{};
+    if (payload.size() != sizeof come)
+        return fail(CloseCode::bad_record, "an acknowledgement of a wrong size", here);
+    std::memcpy(come.data(), payload.data(), sizeof come);
+    for (size_t c = 0; c < class_count; ++c) {
+        if (come[c] > written_[c] || come[c] < acknowledged_[c])
+            return fail(CloseCode::bad_record, "an acknowledgement of what was not sent", here);
+        acknowledged_[c] = come[c];
+    }
+}
+
+void Connection::on_close(Bytes payload) {
+    Reader r(payload);
+    const auto code = r.get<uint64_t>();
+    if (r.failed() || r.left() > close_reason_bytes_max)
+        return fail(CloseCode::bad_record, "a close of a wrong size", here);
+    const Bytes text = r.take(r.left());
+    end({code, by_peer, std::string(reinterpret_cast<const char*>(text.data()), text.size()),
+         code >= 16 && state_ == State::open});
+}
+
+void Connection::queue_record(RecordKind kind, Bytes payload) {
+    control_out_.append(static_cast<uint8_t>(kind), std::span(&payload, 1), control_payload_max, shared_->pool);
+}
+
+void Connection::queue_acknowledge() {
+    reported_ = received_;
+    ack_at_ = never;
+    queue_record(RecordKind::acknowledge, std::as_bytes(std::span(reported_)));
+}
+
+// ---- Ends
+
+void Connection::end(Ended ended) {
+    if (ended_) return;
+    ended_ = std::move(ended);
+    for (RecordQueue& queue : out_) queue.clear();
+    ack_at_ = never;
+}
+
+void Connection::lost(std::string why) {
+    end({0, state_ == State::open ? "connection lost" : "not connected", std::move(why), false});
+}
+
+void Connection::fail(CloseCode code, std::string reason, const char* cause) {
+    if (ended_) return;
+    close(static_cast<uint64_t>(code), reason);
+    ended_->cause = cause;
+}
+
+void Connection::close(uint64_t code, const std::string& reason) {
+    if (ended_) return;
+    const std::string text = reason.substr(0, close_reason_bytes_max);
+    end({code, here, text, false, true});
+    if (state_ == State::securing) return;  // nothing can be said yet
+    std::vector<std::byte> payload;
+    Writer w(payload);
+    w.put(code);
+    w.put_bytes(std::as_bytes(std::span(text)));
+    queue_record(RecordKind::close, payload);
+}
+
+// ---- Writing
+
+size_t Connection::room(Class cls) const {
+    if (ended_ || state_ != State::open) return 0;
+    const size_t max = shared_->send_buffer_max[index(cls)], used = out_[index(cls)].bytes();
+    return max - std::min(max, used);
+}
+
+void Connection::write(Class cls, std::span<const Bytes> parts) {
+    if (ended_ || state_ != State::open) return;
+    RecordQueue& queue = out_[index(cls)];
+    const size_t before = queue.bytes();
+    queue.append(static_cast<uint8_t>(cls), parts, mode_ == Mode::tls ? tls_payload_max : plain_payload_max,
+                 shared_->pool);
+    written_[index(cls)] += queue.bytes() - before;
+    if (queue.bytes() > shared_->send_buffer_max[index(cls)])
+        fail(CloseCode::send_overflow, "the peer does not read what it is sent", here);
+}
+
+bool Connection::has_unsent() const {
+    return stream_->wants_writable() || !control_out_.empty() ||
+           std::ranges::any_of(out_, [](const RecordQueue& q) { return !q.empty(); });
+}
+
+// The most urgent class, unless a lower one was passed over for too long.
+RecordQueue* Connection::pick() {
+    if (!control_out_.empty()) return &control_out_;
+    RecordQueue* first = nullptr;
+    for (size_t c = 0; c < class_count; ++c) {
+        if (out_[c].empty()) continue;
+        if (!first) {
+            first = &out_[c];
+            passed_over_[c] = 0;
+        } else if (++passed_over_[c] > starving_records) {
+            passed_over_[c] = 0;
+            return &out_[c];
+        }
+    }
+    return first;
+}
+
+bool Connection::write_record(RecordQueue& queue) {
+    RecordQueue::Record record = queue.take();
+    if (mode_ == Mode::plain) {
+        const uint32_t checksum = crc32c({record.bytes.get(), record.used});
+        std::memcpy(record.bytes.get() + record.used, &checksum, sizeof checksum);
+        record.used += sizeof checksum;
+    }
+    const Stream::Step step = stream_->write({record.bytes.get(), record.used});
+    shared_->pool.give(std::move(record));
+    if (step == Stream::Step::failed) lost(stream_->why());
+    return step == Stream::Step::done;
+}
+
+bool Connection::flush(Time now, size_t quantum) {
+    if (state_ == State::securing) {
+        if (!ended_ && stream_->flush() == Stream::Step::failed) lost(stream_->why());
+        return false;
+    }
+    if (!ended_ && ack_at_ <= now) queue_acknowledge();
+    if (stream_->wants_writable() && stream_->flush() != Stream::Step::done) {
+        if (!stream_->wants_writable()) lost(stream_->why());
+        return false;
+    }
+    size_t sent = 0;
+    while (RecordQueue* queue = pick()) {
+        if (sent >= quantum) return true;
+        sent += queue->front().used;
+        if (!write_record(*queue)) {
+            if (!stream_->wants_writable()) control_out_.clear();
+            return false;
+        }
+    }
+    if (stream_->flush() == Stream::Step::failed) {
+        lost(stream_->why());
+        control_out_.clear();
+    }
+    return false;
+}
+
+}  // namespace nexar::tcp

@@ -1,0 +1,66 @@
+// See crc32c.hpp.
+#include "tcp/crc32c.hpp"
+
+#include <array>
+#include <cstring>
+
+namespace nexar::tcp {
+namespace {
+
+constexpr uint32_t polynomial = 0x82f63b78;  // reflected
+
+constexpr std::array<std::array<uint32_t, 256>, 8> make_tables() {
+    std::array<std::array<uint32_t, 256>, 8> t{};
+    for (uint32_t i = 0; i < 256; ++i) {
+        uint32_t c = i;
+        for (int bit = 0; bit < 8; ++bit) c = (c >> 1) ^ ((c & 1) != 0 ? polynomial : 0);
+        t[0][i] = c;
+    }
+    for (size_t k = 1; k < 8; ++k)
+        for (size_t i = 0; i < 256; ++i) t[k][i] = (t[k - 1][i] >> 8) ^ t[0][t[k - 1][i] & 0xff];
+    return t;
+}
+constexpr auto tables = make_tables();
+
+// Eight bytes at a time ("slicing by 8").
+uint32_t portable(Bytes bytes, uint32_t c) {
+    const std::byte* p = bytes.data();
+    size_t left = bytes.size();
+    for (; left >= 8; left -= 8, p += 8) {
+        uint64_t word;
+        std::memcpy(&word, p, sizeof word);
+        word ^= c;
+        c = 0;
+        for (size_t k = 0; k < 8; ++k) c ^= tables[7 - k][(word >> (8 * k)) & 0xff];
+    }
+    for (; left > 0; --left, ++p) c = (c >> 8) ^ tables[0][(c ^ static_cast<uint32_t>(*p)) & 0xff];
+    return c;
+}
+
+#if defined(__x86_64__)
+__attribute__((target("sse4.2"))) uint64_t step(uint64_t c, const std::byte* p) {
+    uint64_t word;
+    std::memcpy(&word, p, sizeof word);
+    return __builtin_ia32_crc32di(c, word);
+}
+
+__attribute__((target("sse4.2"))) uint32_t by_instruction(Bytes bytes, uint32_t crc) {
+    const std::byte* p = bytes.data();
+    size_t left = bytes.size();
+    uint64_t c = crc;
+    for (; left >= 8; left -= 8, p += 8) c = step(c, p);
+    return portable({p, left}, static_cast<uint32_t>(c));
+}
+#endif
+
+}  // namespace
+
+uint32_t crc32c(Bytes bytes, uint32_t crc) {
+#if defined(__x86_64__)
+    static const bool has_instruction = __builtin_cpu_supports("sse4.2") != 0;
+    if (has_instruction) return ~by_instruction(bytes, ~crc);
+#endif
+    return ~portable(bytes, ~crc);
+}
+
+}  // namespace nexar::tcp

@@ -1,0 +1,66 @@
+// Stream: whole records of the framing (records.hpp), out and in, over a ByteWire: as TLS 1.3 (tls_stream) or
+// as they are (plain_stream). Dry.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/ids.hpp"
+#include "core/result.hpp"
+#include "core/time.hpp"
+#include "tcp/byte_wire.hpp"
+
+namespace nexar::tcp {
+
+class Stream {
+  public:
+    enum class Step : uint8_t { done, blocked, failed };  // failed: why()
+
+    virtual ~Stream() = default;
+
+    // The handshake of the stream itself; `done` at once where it has none.
+    virtual Step open() = 0;
+    // After open(): who the peer is as the stream proves; nothing: it proves nothing.
+    virtual std::optional<NodeId> peer() const = 0;
+    virtual std::optional<WallSeconds> peer_valid_until() const { return std::nullopt; }
+    // Different for each connection and equal at both ends; zeros where there is no key.
+    virtual std::vector<std::byte> binding() const = 0;
+
+    // Fills `into` as far as bytes are there: `done`: filled. `filled` counts from its beginning. Only after
+    // `blocked` has all that came been read: until then the wire need not report more.
+    virtual Step read(MutableBytes into, size_t& filled) = 0;
+
+    // Requires: takes_more().
+    virtual Step write(Bytes record) = 0;
+    bool takes_more() const { return out_.size() - sent_ < out_bytes_max; }
+    // `done`: all that was written has left for the wire.
+    Step flush();
+    bool wants_writable() const { return blocked_; }
+    // Of a peer that ended its direction before it closed, or of a wire that broke.
+    const std::string& why() const { return why_; }
+
+  protected:
+    static constexpr size_t out_bytes_max = 64 * 1024;
+
+    explicit Stream(ByteWire& wire) : wire_(&wire) {}
+    void append(Bytes bytes) { out_.insert(out_.end(), bytes.begin(), bytes.end()); }
+    bool has_unsent() const { return sent_ < out_.size(); }
+    Step fail(std::string why) {
+        if (why_.empty()) why_ = std::move(why);
+        return Step::failed;
+    }
+    ByteWire& wire() { return *wire_; }
+    // Sends past `out_`, which is empty; what the wire did not take is appended.
+    Step send_directly(Bytes bytes);
+
+  private:
+    ByteWire* wire_;
+    std::vector<std::byte> out_;  // to be sent from sent_ on
+    size_t sent_ = 0;
+    bool blocked_ = false;  // the wire took less than it was given
+    std::string why_;
+};
+
+}  // namespace nexar::tcp

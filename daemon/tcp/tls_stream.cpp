@@ -1,0 +1,123 @@
+// See tls_stream.hpp. RFC 8446.
+#include "tcp/tls_stream.hpp"
+
+#include <openssl/bio.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+
+#include <algorithm>
+
+#include "core/check.hpp"
+
+namespace nexar::tcp {
+namespace {
+
+// One system call brings several records.
+constexpr size_t read_ahead_bytes = 64 * 1024;
+// AES-GCM may protect 2^24.5 records with one key (RFC 8446 §5.5).
+constexpr uint64_t records_per_key = uint64_t{1} << 22;
+constexpr size_t binding_bytes = 32;
+
+}  // namespace
+
+struct TlsStream::Bio {
+    static int write(BIO* bio, const char* data, size_t size, size_t* written) {
+        static_cast<TlsStream*>(BIO_get_data(bio))->append(std::as_bytes(std::span(data, size)));
+        *written = size;
+        return 1;
+    }
+    static int read(BIO* bio, char* into, size_t size, size_t* got) {
+        auto& stream = *static_cast<TlsStream*>(BIO_get_data(bio));
+        BIO_clear_retry_flags(bio);
+        const auto moved = stream.wire().receive(std::as_writable_bytes(std::span(into, size)));
+        *got = moved.bytes;
+        if (moved.state == ByteWire::State::moved) return 1;
+        if (moved.state == ByteWire::State::blocked) BIO_set_retry_read(bio);
+        stream.wire_ended_ |= moved.state == ByteWire::State::ended;
+        stream.wire_broken_ |= moved.state == ByteWire::State::broken;
+        return 0;
+    }
+    static long control(BIO*, int command, long, void*) { return command == BIO_CTRL_FLUSH ? 1 : 0; }
+    static int create(BIO* bio) {
+        BIO_set_init(bio, 1);
+        return 1;
+    }
+    static const BIO_METHOD* method() {
+        static const BIO_METHOD* const made = [] {
+            BIO_METHOD* m = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "nexar wire");
+            NEXAR_CHECK(m != nullptr && BIO_meth_set_write_ex(m, write) == 1 &&
+                        BIO_meth_set_read_ex(m, read) == 1 && BIO_meth_set_ctrl(m, control) == 1 &&
+                        BIO_meth_set_create(m, create) == 1);
+            return m;
+        }();
+        return made;
+    }
+};
+
+TlsStream::TlsStream(ByteWire& wire, std::shared_ptr<quic::TlsContext> context, bool dials,
+                     std::optional<NodeId> expected)
+    : Stream(wire), quic::TlsPeer(std::move(context), dials ? std::string(alpn_bulk) : "", expected) {
+    if (!ssl()) return;
+    BIO* bio = BIO_new(Bio::method());
+    NEXAR_CHECK(bio != nullptr);
+    BIO_set_data(bio, this);
+    SSL_set_bio(ssl(), bio, bio);
+    SSL_set_read_ahead(ssl(), 1);
+    SSL_set_default_read_buffer_len(ssl(), read_ahead_bytes);
+    SSL_set_options(ssl(), SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION);
+}
+
+Stream::Step TlsStream::failed() {
+    const unsigned long code = ERR_peek_last_error();
+    ERR_clear_error();
+    if (!refusal().empty()) return fail(refusal());
+    if (wire_broken_) return fail(wire().why());
+    if (wire_ended_) return fail("the peer ended the connection without a close");
+    const char* reason = code == 0 ? nullptr : ERR_reason_error_string(code);
+    return fail(std::string("TLS: ") + (reason ? reason : "unknown error"));
+}
+
+Stream::Step TlsStream::open() {
+    if (!ssl()) return fail("the TLS library has no memory");
+    ERR_clear_error();
+    const int done = SSL_do_handshake(ssl());
+    const int error = done == 1 ? SSL_ERROR_NONE : SSL_get_error(ssl(), done);
+    if (flush() == Step::failed) return Step::failed;
+    if (error == SSL_ERROR_WANT_READ) return Step::blocked;
+    if (error != SSL_ERROR_NONE) return failed();
+    if (const auto why = objection()) return fail(*why);
+    return Step::done;
+}
+
+std::vector<std::byte> TlsStream::binding() const {
+    auto bytes = export_keying_material("EXPORTER-nexar-bulk-binding", {}, binding_bytes);
+    return bytes ? std::move(*bytes) : std::vector<std::byte>(binding_bytes);
+}
+
+Stream::Step TlsStream::read(MutableBytes into, size_t& filled) {
+    while (filled < into.size()) {
+        size_t got = 0;
+        ERR_clear_error();
+        if (SSL_read_ex(ssl(), into.data() + filled, into.size() - filled, &got) == 1) {
+            filled += got;
+            continue;
+        }
+        const int error = SSL_get_error(ssl(), 0);
+        if (error == SSL_ERROR_WANT_READ) return Step::blocked;
+        if (error == SSL_ERROR_ZERO_RETURN) return fail("the peer ended the connection without a close");
+        return failed();
+    }
+    return Step::done;
+}
+
+Stream::Step TlsStream::write(Bytes record) {
+    size_t written = 0;
+    ERR_clear_error();
+    if (++records_ % records_per_key == 0) SSL_key_update(ssl(), SSL_KEY_UPDATE_NOT_REQUESTED);
+    // The wire's side is memory, so all of it is taken.
+    if (SSL_write_ex(ssl(), record.data(), record.size(), &written) != 1 || written != record.size())
+        return failed();
+    return takes_more() ? Step::done : flush();
+}
+
+}  // namespace nexar::tcp

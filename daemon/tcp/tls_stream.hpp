@@ -1,0 +1,37 @@
+// TlsStream: TLS 1.3 over a ByteWire, with the node's certificates at both ends (docs/protocol/tcp.md [B1]).
+// The contexts, the verification and what is refused are those of QUIC (quic/tls.hpp); only the ALPN differs.
+#pragma once
+
+#include "quic/tls.hpp"
+#include "tcp/stream.hpp"
+
+namespace nexar::tcp {
+
+constexpr std::string_view alpn_bulk = "nexar-bulk/2";
+
+class TlsStream final : public Stream, private quic::TlsPeer {
+  public:
+    // `dials`: the client's side.
+    TlsStream(ByteWire& wire, std::shared_ptr<quic::TlsContext> context, bool dials,
+              std::optional<NodeId> expected);
+
+    Step open() override;
+    std::optional<NodeId> peer() const override { return quic::TlsPeer::peer(); }
+    std::optional<WallSeconds> peer_valid_until() const override {
+        return quic::TlsPeer::peer_valid_until();
+    }
+    std::vector<std::byte> binding() const override;
+    Step read(MutableBytes into, size_t& filled) override;
+    Step write(Bytes record) override;
+
+  private:
+    struct Bio;  // the TLS library's view of the wire
+    friend struct Bio;
+    Step failed();
+
+    uint64_t records_ = 0;     // written with the present key
+    bool wire_ended_ = false;  // the library was told so
+    bool wire_broken_ = false;
+};
+
+}  // namespace nexar::tcp

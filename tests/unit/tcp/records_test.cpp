@@ -1,0 +1,43 @@
+// Records and their checksum.
+#include "tcp/records.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <string_view>
+
+#include "tcp/crc32c.hpp"
+
+using namespace nexar;
+using namespace nexar::tcp;
+
+TEST_CASE("CRC-32C has the values of RFC 3720", "[tcp][B7]") {
+    std::vector<std::byte> zeros(32), ones(32, std::byte{0xff}), rising(32);
+    for (size_t i = 0; i < 32; ++i) rising[i] = static_cast<std::byte>(i);
+    CHECK(crc32c(zeros) == 0x8a9136aa);
+    CHECK(crc32c(ones) == 0x62a8ab43);
+    CHECK(crc32c(rising) == 0x46dd794e);
+    CHECK(crc32c(Bytes(rising).subspan(5), crc32c(Bytes(rising).first(5))) == 0x46dd794e);
+}
+
+TEST_CASE("a header that breaks a rule is named", "[tcp][B4]") {
+    CHECK(broken_rule({0, 0, 0, 1}) == nullptr);
+    CHECK(broken_rule({3, 1, 0, record_payload_max}) == nullptr);
+    CHECK(broken_rule({8, 1, 0, 32}) == nullptr);
+    for (const RecordHead bad : {RecordHead{4, 0, 0, 1}, RecordHead{10, 0, 0, 1}, RecordHead{19, 0, 0, 1},
+                                 RecordHead{255, 0, 0, 1}, RecordHead{0, 2, 0, 1}, RecordHead{0, 0, 1, 1},
+                                 RecordHead{0, 0, 0, 0}, RecordHead{3, 0, 0, record_payload_max + 1},
+                                 RecordHead{8, 0, 0, control_payload_max + 1}, RecordHead{0, 0, 0, UINT32_MAX}})
+        CHECK(broken_rule(bad) != nullptr);
+}
+
+TEST_CASE("small writes share a record, so a queue's memory follows its bytes", "[tcp][B9]") {
+    RecordPool pool;
+    RecordQueue queue;
+    const std::vector<std::byte> bytes(100);
+    const Bytes part(bytes);
+    for (int i = 0; i < 1000; ++i) queue.append(0, std::span(&part, 1), tls_payload_max, pool);
+    CHECK(queue.bytes() == 100'000);
+    size_t records = 0, payload = 0;
+    for (; !queue.empty(); ++records) payload += queue.take().payload().size();
+    CHECK(payload == 100'000);
+    CHECK(records <= 7);
+}
