@@ -1,6 +1,7 @@
 #include "connections/bulk.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/check.hpp"
 #include "wire/codec.hpp"
@@ -28,12 +29,14 @@ std::string cut_off_text(const std::string& address, Duration silence) {
 
 }  // namespace
 
-BulkConnections::BulkConnections(const BulkConfig& config, Carrier& carrier, link::Mesh& mesh)
+BulkConnections::BulkConnections(const BulkConfig& config, Carrier& quic, link::Mesh& mesh, Carrier* tcp)
     : config_(config),
       mesh_(&mesh),
+      tcp_(tcp),
       watch_(config.watch),
-      channels_(carrier, mesh, config.self, preamble_of(config)),
-      schedule_(config.dial, Random(config.seed)) {}
+      channels_(quic, mesh, config.self, preamble_of(config)),
+      schedule_(config.dial, Random(config.seed)),
+      tcp_schedule_(config.tcp_dial, Random(config.seed + 1)) {}
 
 BulkConnections::Peer* BulkConnections::find(const NodeId& node) {
     const auto known = by_node_.find(node);
@@ -47,7 +50,10 @@ void BulkConnections::introduce(const KnownPeer& known, Time now) {
     if (known.traffic) mesh_->count_in(known.peer, known.traffic);
     const Target target{known.node, {}};
     schedule_.add(target, 1);
-    if (known.dial && !peer.up && !peer.dialling) schedule_.start(target, now);
+    tcp_schedule_.add(target, 1);
+    const bool tcp_first = wants_tcp(peer);
+    if (tcp_first && !peer.over_tcp() && !peer.tcp_dialling) tcp_schedule_.start(target, now);
+    if (known.dial && !peer.up && !peer.dialling) start_quic(peer, tcp_first, {}, now);
     const auto [first, last] = waiting_.equal_range(known.node);
     std::vector<Opened> waited;
     for (auto it = first; it != last; ++it) waited.push_back(it->second);
@@ -63,6 +69,7 @@ void BulkConnections::drop(link::PeerIndex index) {
     if (const auto known = by_node_.find(node); known != by_node_.end() && known->second == index) {
         by_node_.erase(known);
         schedule_.remove({node, {}});
+        tcp_schedule_.remove({node, {}});
         channels_.forget(node);
     }
     asked_.erase(index);
@@ -76,7 +83,8 @@ void BulkConnections::on_garbage(link::PeerIndex from, const std::string& what) 
 void BulkConnections::replace_all(Time now) {
     Time at = now;
     for (const auto& [node, index] : by_node_)
-        if (peers_.at(index).up) schedule_.start({node, {}}, at += replace_interval);
+        if (peers_.at(index).up)
+            (peers_.at(index).over_tcp() ? tcp_schedule_ : schedule_).start({node, {}}, at += replace_interval);
 }
 
 void BulkConnections::ask_all() {
@@ -97,7 +105,10 @@ void BulkConnections::note_answers() {
     for (auto it = asked_.begin(); it != asked_.end();) {
         const auto [peer, before] = *it;
         const bool answered = channels_.progress(peer, link::Class::control).acknowledged > before;
-        if (answered) events_.push_back({peer, true, {}, {}, true});
+        if (answered) {
+            push_state(peers_.at(peer));
+            events_.back().answers = true;
+        }
         it = answered ? asked_.erase(it) : std::next(it);
     }
 }
@@ -111,6 +122,9 @@ void BulkConnections::on_time(Time now) {
     }
     note_answers();
     while (const auto target = schedule_.unanswered(now)) dial_failed(*find(target->node), now);
+    while (const auto target = tcp_schedule_.unanswered(now))
+        tcp_failed(*find(target->node), "tcp not answered", now);
+    dial_tcp_due(now);
     dial_due(now);
     watch_.set_waiting(mesh_->has_transfers(), now);
     if (watch_.due(now)) look_for_silence(now);
@@ -128,10 +142,11 @@ void BulkConnections::judge(const BulkWatch::Judged& judged) {
         send_what_is_acknowledged(judged.peer);
     else if (judged.action == BulkWatch::Action::renew)
         channels_.close(judged.peer, Channels::close_silent, "it is silent while transfers wait for it");
-    else
-        events_.push_back({judged.peer, peers_.at(judged.peer).up,
-                           cut_off_text(peers_.at(judged.peer).known.address, 2 * config_.watch.timeout),
-                           mesh_->groups_waiting_for(judged.peer)});
+    else {
+        const Peer& peer = peers_.at(judged.peer);
+        push_state(peer, cut_off_text(peer.known.address, 2 * config_.watch.timeout));
+        events_.back().cut_off = mesh_->groups_waiting_for(judged.peer);
+    }
 }
 
 void BulkConnections::dial_due(Time now) {
@@ -171,13 +186,29 @@ void BulkConnections::on_opened(const Opened& opened, Time now) {
         return;
     }
     if (!channels_.adopt(opened.id, peer->known.peer)) return;
-    peer->dialling.reset();
-    peer->up = true;
-    peer->up_since = now;
-    schedule_.stop({opened.node, {}});
+    carries(*peer, opened.kind, now);
     watch_.received(peer->known.peer);
     asked_.erase(peer->known.peer);  // over the connection before; that this one was made is the answer
-    events_.push_back({peer->known.peer, true, {}, {}});
+    push_state(*peer);
+}
+
+// A new connection is in use. Over TCP no other is wanted; over QUIC TCP is tried again.
+void BulkConnections::carries(Peer& peer, CarrierKind kind, Time now) {
+    const Target target{peer.known.node, {}};
+    const bool was_tcp = peer.over_tcp();
+    peer.up = true;
+    peer.up_since = now;
+    peer.carrier = kind;
+    schedule_.stop(target);
+    if (kind == CarrierKind::quic) {
+        peer.dialling.reset();
+        if (was_tcp && wants_tcp(peer) && !peer.tcp_dialling) tcp_schedule_.failed(target, now);
+        return;
+    }
+    if (peer.dialling) channels_.abandon(*std::exchange(peer.dialling, std::nullopt));
+    peer.tcp_dialling.reset();
+    peer.tcp_why.clear();
+    tcp_schedule_.stop(target);
 }
 
 void BulkConnections::on_closed(const Closed& closed, Time now) {
@@ -187,6 +218,7 @@ void BulkConnections::on_closed(const Closed& closed, Time now) {
     if (closed.peer) return lost(closed, now);
     Peer* peer = find(closed.node);
     if (peer && peer->dialling == closed.id) dial_failed(*peer, now);
+    if (peer && peer->tcp_dialling == closed.id) tcp_failed(*peer, closed.why.text(), now);
 }
 
 void BulkConnections::lost(const Closed& closed, Time now) {
@@ -194,9 +226,69 @@ void BulkConnections::lost(const Closed& closed, Time now) {
     // The connection that replaces it may have been adopted in this very turn.
     if (at == peers_.end() || channels_.conn_of(*closed.peer)) return;
     Peer& peer = at->second;
+    const bool was_tcp = peer.over_tcp();
     peer.up = false;
-    events_.push_back({*closed.peer, false, closed.why.reason, {}});
-    if (find(closed.node) == &peer && peer.known.dial && !peer.dialling) redial(peer, closed.rtt, now);
+    const bool ours = find(closed.node) == &peer && peer.known.dial;
+    if (ours && was_tcp && wants_tcp(peer))
+        redial_tcp(peer, closed, now);
+    else if (ours && !peer.dialling)
+        redial(peer, closed.rtt, now);
+    push_state(peer, closed.why.reason);
+}
+
+// What broke TCP may have broken this connection only: it is dialled again at once, and QUIC a moment later.
+// Where TCP does not carry, or broke soon, QUIC is dialled at once, and TCP after a pause.
+void BulkConnections::redial_tcp(Peer& peer, const Closed& closed, Time now) {
+    const Target target{peer.known.node, {}};
+    const bool stalled = closed.why.code == Channels::close_silent;
+    const bool again = !stalled && now - peer.up_since >= config_.young;
+    peer.tcp_why = (stalled ? "tcp stalled at " : "tcp broke at ") + peer.known.address;
+    if (!stalled && !closed.why.text().empty()) peer.tcp_why += " (" + closed.why.text() + ")";
+    if (!peer.tcp_dialling && again) tcp_schedule_.start(target, now, true, 3 * closed.rtt);
+    if (!peer.tcp_dialling && !again) tcp_schedule_.failed(target, now);
+    if (!peer.dialling) start_quic(peer, again, 3 * closed.rtt, now);
+}
+
+void BulkConnections::start_quic(Peer& peer, bool tcp_first, Duration pace, Time now) {
+    peer.quic_waits = tcp_first;
+    schedule_.start({peer.known.node, {}}, tcp_first ? now + config_.tcp_patience : now, pace != Duration{}, pace);
+}
+
+void BulkConnections::dial_tcp_due(Time now) {
+    while (const auto due = tcp_schedule_.poll_due(now)) {
+        Peer& peer = *find(due->target.node);
+        const auto id = channels_.dial(now, peer.known.address, peer.known.node, tcp_);
+        if (id)
+            peer.tcp_dialling = *id;
+        else
+            tcp_failed(peer, id.error().text, now);
+    }
+}
+
+// QUIC carries at once what TCP does not. A dial that was to replace a connection in use: that one goes on.
+void BulkConnections::tcp_failed(Peer& peer, const std::string& why, Time now) {
+    const Target target{peer.known.node, {}};
+    peer.tcp_dialling.reset();
+    if (peer.over_tcp() || !wants_tcp(peer)) return tcp_schedule_.stop(target);
+    tcp_schedule_.failed(target, now);
+    if (!peer.up && !peer.dialling && peer.quic_waits) start_quic(peer, false, {}, now);
+    const std::string before = std::exchange(peer.tcp_why, why + " at " + peer.known.address);
+    if (before != peer.tcp_why) push_state(peer);
+}
+
+std::string BulkConnections::carrier_why(const Peer& peer) const {
+    if (peer.over_tcp()) return {};
+    if (!tcp_) return "tcp_bulk is off on this node";
+    if (!peer.known.tcp) return "the other node carries no bulk data over TCP";
+    if (!peer.known.dial) return "the other node dials, and knows why";
+    return peer.tcp_why.empty() ? "tcp has not answered yet at " + peer.known.address : peer.tcp_why;
+}
+
+void BulkConnections::push_state(const Peer& peer, std::string why) {
+    BulkState state{peer.known.peer, peer.up, std::move(why), {}};
+    state.carrier = peer.carrier;
+    state.carrier_why = carrier_why(peer);
+    events_.push_back(std::move(state));
 }
 
 // One that did not last long (the peer refuses us?) is no reason to hurry.
@@ -223,6 +315,7 @@ std::vector<link::PeerIndex> BulkConnections::peers() const {
 void BulkConnections::check_invariants() const {
     channels_.check_invariants();
     schedule_.check_invariants();
+    tcp_schedule_.check_invariants();
     NEXAR_CHECK(by_node_.size() <= peers_.size());
     NEXAR_CHECK(waiting_.size() <= config_.waiting_max);
     for (const auto& [node, index] : by_node_) NEXAR_CHECK(peers_.at(index).known.node == node);

@@ -32,6 +32,12 @@ struct BulkConfig {
                     .backoff_min = Duration{20'000'000},
                     .backoff_max = Duration{1'000'000'000},
                     .dials_max = 64};
+    // Over TCP, while QUIC carries: no hurry (docs/protocol/tcp.md [B8]).
+    DialConfig tcp_dial{.dial_timeout = Duration{3'000'000'000},
+                        .backoff_min = Duration{250'000'000},
+                        .backoff_max = Duration{10'000'000'000},
+                        .dials_max = 64};
+    Duration tcp_patience{200'000'000};  // a dial over TCP has before QUIC is dialled as well
     Duration young{1'000'000'000};  // a connection that did not last so long is no reason for fast redials
     size_t waiting_max = 256;       // connections whose incarnation is not announced yet
     BulkWatchConfig watch;
@@ -45,6 +51,7 @@ struct KnownPeer {  // `dial`: it is ours to open the bulk connection
     std::string address;
     bool dial = false;
     std::shared_ptr<link::Traffic> traffic{};  // what this shard exchanges with it is counted here; null: not
+    bool tcp = false;  // both ends carry bulk data over TCP
 };
 
 struct BulkState {  // of one peer's bulk connection, for people
@@ -53,11 +60,14 @@ struct BulkState {  // of one peer's bulk connection, for people
     std::string why;
     std::vector<GroupId> cut_off;  // groups whose transfers it cannot carry [P13]; usually none
     bool answers = false;          // what ask_all() sent has been acknowledged
+    CarrierKind carrier = CarrierKind::quic;
+    std::string carrier_why{};  // of QUIC: why not TCP ("tcp refused at 10.0.0.2:7655")
 };
 
 class BulkConnections {
   public:
-    BulkConnections(const BulkConfig& config, Carrier& carrier, link::Mesh& mesh);
+    // `tcp` null: QUIC only.
+    BulkConnections(const BulkConfig& config, Carrier& quic, link::Mesh& mesh, Carrier* tcp = nullptr);
 
     CarrierEvents& events() { return channels_; }
     void introduce(const KnownPeer& known, Time now);  // again for every control connection of it
@@ -73,7 +83,9 @@ class BulkConnections {
     void on_time(Time now);
 
     std::optional<BulkState> poll_event();
-    Time wake_at() const { return std::min({channels_.wake_at(), schedule_.wake_at(), watch_.wake_at()}); }
+    Time wake_at() const {
+        return std::min({channels_.wake_at(), schedule_.wake_at(), tcp_schedule_.wake_at(), watch_.wake_at()});
+    }
     std::optional<ConnectionId> conn_of(link::PeerIndex peer) const { return channels_.conn_of(peer); }
     std::vector<link::PeerIndex> peers() const;  // announced, and their incarnation is not over
     void check_invariants() const;
@@ -82,8 +94,13 @@ class BulkConnections {
     struct Peer {
         KnownPeer known;
         std::optional<ConnectionId> dialling;  // the dial that has led to no channel and no failure yet
+        std::optional<ConnectionId> tcp_dialling;  // the same over TCP
         bool up = false;
         Time up_since{};
+        CarrierKind carrier = CarrierKind::quic;  // of the connection in use, or the last one
+        bool quic_waits = false;                  // for the dial over TCP: tcp_patience
+        std::string tcp_why;                      // of the last failure over TCP; empty: none since it carried
+        bool over_tcp() const { return up && carrier != CarrierKind::quic; }
     };
     void on_opened(const Opened& opened, Time now);
     void on_closed(const Closed& closed, Time now);
@@ -94,14 +111,24 @@ class BulkConnections {
     void note_answers();
     void send_what_is_acknowledged(link::PeerIndex peer);
     void dial_failed(Peer& peer, Time now);
+    bool wants_tcp(const Peer& peer) const { return tcp_ && peer.known.tcp && peer.known.dial; }
+    void dial_tcp_due(Time now);
+    void tcp_failed(Peer& peer, const std::string& why, Time now);
+    void carries(Peer& peer, CarrierKind kind, Time now);
+    void start_quic(Peer& peer, bool tcp_first, Duration pace, Time now);
+    void redial_tcp(Peer& peer, const Closed& closed, Time now);
+    std::string carrier_why(const Peer& peer) const;
+    void push_state(const Peer& peer, std::string why = {});
     void redial(const Peer& peer, Duration rtt, Time now);
     Peer* find(const NodeId& node);
 
     BulkConfig config_;
     link::Mesh* mesh_;
+    Carrier* tcp_;  // null: QUIC only
     BulkWatch watch_;
     Channels channels_;
-    DialSchedule schedule_;  // of the nodes in by_node_
+    DialSchedule schedule_;      // of the nodes in by_node_
+    DialSchedule tcp_schedule_;  // of the same, over TCP
     std::map<link::PeerIndex, Peer> peers_;
     std::map<NodeId, link::PeerIndex> by_node_;  // the incarnation announced last
     std::multimap<NodeId, Opened> waiting_;      // of incarnations that are not announced yet

@@ -15,7 +15,7 @@
 
 namespace nexar::connections {
 
-// A connection, as the carrier numbers it; never reused.
+// A connection, as the carrier numbers it; never reused, and different for two carriers of one owner.
 using ConnectionId = Id<struct ConnectionTag, uint64_t>;
 
 class Receiver {
@@ -32,6 +32,8 @@ struct Progress {
     uint64_t written = 0, acknowledged = 0;
 };
 
+enum class CarrierKind : uint8_t { quic, tcp, tcp_plain };  // tcp_plain: not encrypted
+
 // One connection. Valid from on_connected() until on_closed() returns.
 class CarriedConnection {
   public:
@@ -45,6 +47,7 @@ class CarriedConnection {
     virtual void hold_credit(bool held) = 0;
     virtual void set_receiver(Receiver* receiver) = 0;  // nullptr: what arrives waits
     virtual Duration rtt() const = 0;                   // zero: not measured
+    virtual CarrierKind kind() const { return CarrierKind::quic; }
 
   protected:
     ~CarriedConnection() = default;

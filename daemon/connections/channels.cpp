@@ -19,6 +19,7 @@ struct Channels::Conn final : link::Channel, Receiver {
     uint32_t generation = 0;
     Opening opening;
     bool preamble_sent = false;
+    bool abandoned = false;               // a dial that nobody waits for
     bool announced = false;               // its Opened was queued
     bool write_noted = false;             // it is in written_
     std::optional<link::PeerIndex> peer;  // in use for this one
@@ -72,8 +73,8 @@ Channels::Conn* Channels::find(ConnectionId id) const {
 }
 
 Result<ConnectionId> Channels::dial(Time now, const std::string& address,
-                                    const std::optional<NodeId>& expected) {
-    NEXAR_TRY(const ConnectionId id, carrier_->dial(now, address, expected));
+                                    const std::optional<NodeId>& expected, Carrier* over) {
+    NEXAR_TRY(const ConnectionId id, (over ? over : carrier_)->dial(now, address, expected));
     auto c = std::make_unique<Conn>();
     c->port = this;
     c->id = id;
@@ -82,6 +83,10 @@ Result<ConnectionId> Channels::dial(Time now, const std::string& address,
     c->we_dialled = true;
     conns_.emplace(id, std::move(c));
     return id;
+}
+
+void Channels::abandon(ConnectionId dial) {
+    if (Conn* c = find(dial); c && !c->carried) c->abandoned = true;
 }
 
 // Above all that this side has seen, and above its own earlier dials, of which two may be answered. When both
@@ -109,6 +114,7 @@ void Channels::on_connected(Time now, const Connected& connected, CarriedConnect
     NEXAR_CHECK(!c->carried);
     c->node = connected.node;
     c->carried = &connection;
+    if (c->abandoned) return c->close(close_replaced, "another connection of the same two nodes is kept");
     if (c->we_dialled) proposed_[c->node] = c->generation = next_generation(c->node, true);
     if (!c->we_dialled) {
         if (const auto at = unidentified_.find(c->node);
@@ -147,7 +153,7 @@ void Channels::opened(Conn& c) {
         c.send_preamble();
     }
     opened_.push_back({c.id, c.node, theirs, c.remote, c.we_dialled, c.generation,
-                       agreed(ours_.capabilities, theirs.capabilities)});
+                       c.carried->kind(), agreed(ours_.capabilities, theirs.capabilities)});
 }
 
 // What came before both sides had accepted each other.

@@ -28,6 +28,7 @@ struct Opened {  // both preambles are known: adopt() or refuse() it
     std::string remote;
     bool we_dialled = false;
     uint32_t generation = 0;       // as both ends agreed [P8]
+    CarrierKind kind = CarrierKind::quic;
     std::optional<Agreed> agreed;  // none: no version is in both ranges, and adopt() is not allowed [V1]
 };
 struct Closed {
@@ -55,7 +56,12 @@ class Channels final : public CarrierEvents {
     Channels& operator=(const Channels&) = delete;
 
     // `expected` none: a node that is not known yet (an address from the configuration).
-    Result<ConnectionId> dial(Time now, const std::string& address, const std::optional<NodeId>& expected);
+    // `over` null: the carrier of the constructor.
+    Result<ConnectionId> dial(Time now, const std::string& address, const std::optional<NodeId>& expected,
+                              Carrier* over = nullptr);
+    // A dial that is not needed any more: if it is answered after all, it is closed before the peer has seen a
+    // preamble. One that has been answered goes its way.
+    void abandon(ConnectionId dial);
     // A message before the connection is adopted by its receiver; afterwards it goes through the mesh.
     void greet(ConnectionId id, Bytes message);
     // The peer's mesh channel is this connection from now on; an older one of the same peer is closed. False:

@@ -1,8 +1,10 @@
 // See control_plane.hpp.
 #include "node/control_plane.hpp"
 
+#include <algorithm>
 #include <utility>
 
+#include "core/secret.hpp"
 #include "wire/codec.hpp"
 
 namespace nexar::node {
@@ -164,6 +166,18 @@ std::optional<quic::ConnectionStats> ControlPlane::stats(PeerIndex peer) const {
     const quic::Connection* quic = conn ? carrier_.find(*conn) : nullptr;
     if (!quic) return std::nullopt;
     return quic->stats();
+}
+
+std::optional<tcp::AttachKey> ControlPlane::attach_key(PeerIndex peer) const {
+    const auto conn = connections_.conn_of(peer);
+    const quic::Connection* quic = conn ? carrier_.find(*conn) : nullptr;
+    tcp::AttachKey out;
+    if (!quic) return std::nullopt;
+    auto key = quic->export_keying_material(tcp::attach_key_label, {}, out.size());
+    if (!key) return std::nullopt;
+    std::ranges::copy(*key, out.begin());
+    wipe(MutableBytes(*key));
+    return out;
 }
 
 Time ControlPlane::wake_at() const {

@@ -14,6 +14,7 @@
 #include "node/identity.hpp"
 #include "node/join.hpp"
 #include "node/renewer.hpp"
+#include "tcp/attach.hpp"
 #include "transport/quic_carrier.hpp"
 #include "transport/quic_port.hpp"
 
@@ -91,6 +92,8 @@ class ControlPlane final : public engine::MeshPort, public engine::PeerPort {
 
     const connections::PeerTable& table() const { return connections_.table(); }
     std::optional<quic::ConnectionStats> stats(PeerIndex peer) const;
+    // Of its control connection in use, for connections over TCP (docs/protocol/tcp.md [B2]). None: there is none.
+    std::optional<tcp::AttachKey> attach_key(PeerIndex peer) const;
     link::TrafficCounts traffic(PeerIndex peer) const { return mesh_.traffic(peer); }
     link::TrafficCounts traffic() const { return mesh_.traffic()->read(); }
     std::string dial_failure(const NodeId& node) const { return connections_.dial_failure(node); }

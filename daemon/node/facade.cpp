@@ -46,6 +46,11 @@ std::string why_partly_up(const PeerView& view) {
     return "";
 }
 
+std::string carrier_of(const BulkView& bulk) {
+    if (!bulk.up) return "";
+    return bulk.carrier == connections::CarrierKind::quic ? "quic" : "tcp";
+}
+
 std::vector<report::Peer> peers_of(const Member& member, Duration silence_max, bool asked, Time now) {
     std::vector<report::Peer> out;
     std::map<NodeId, bool> shown;
@@ -62,7 +67,8 @@ std::vector<report::Peer> peers_of(const Member& member, Duration silence_max, b
         if (view.up && p.received_ago && *p.received_ago > silence_max) p.state = "suspected";
         p.why = view.up ? why_partly_up(view) : why_not_up(member, p.record.node, view.why_down);
         for (const BulkView& b : view.bulk)
-            p.bulk.push_back({b.address, b.up, asked ? std::optional(b.answers) : std::nullopt});
+            p.bulk.push_back({b.address, b.up, asked ? std::optional(b.answers) : std::nullopt, carrier_of(b),
+                              b.carrier != connections::CarrierKind::tcp_plain, b.carrier_why});
         shown[p.record.node] = true;
         out.push_back(std::move(p));
     }

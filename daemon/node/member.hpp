@@ -29,6 +29,8 @@ struct BulkView {         // of a peer's bulk connection on one shard
     std::string address;  // the peer's port for it
     bool up = false;
     bool answers = false;  // something has come over it since Member::ask_bulk()
+    connections::CarrierKind carrier = connections::CarrierKind::quic;
+    std::string carrier_why;  // of QUIC: why not TCP
     std::shared_ptr<link::Traffic> traffic = std::make_shared<link::Traffic>();
 };
 

@@ -94,6 +94,13 @@ Result<void> Member::build_plane(Time now, const Entry& entry, const quic::Ident
     c.table.incarnation = needs_.incarnation;
     c.table.cluster = identity_->cluster;
     c.table.bulk_port = static_cast<uint16_t>(listen_.port + 1);
+    if (needs_.config.tcp_bulk) c.table.capabilities.features |= feature_of_tcp_bulk;
+    if (needs_.config.tcp_bulk && !needs_.config.encrypt_bulk) {
+        c.table.capabilities.features |= feature_of_plain_bulk;
+        needs_.log.warn("bulk_not_encrypted",
+                        {field("why", "encrypt_bulk is false: with nodes that say the same, bulk data goes over "
+                                      "TCP unencrypted, and who can change packets can change it")});
+    }
     c.table.bulk_shards = static_cast<uint16_t>(shard_meshes_.size());
     roster_.text = entry.roster;
     std::istringstream lines(roster_.text);
@@ -118,6 +125,8 @@ Result<void> Member::build_shards(const Entry& entry, const quic::Identity& iden
         c.reset_secret = entry.reset_secret(c.listen.port);
         c.self = needs_.self;
         c.incarnation = needs_.incarnation;
+        c.tcp = needs_.config.tcp_bulk;
+        c.tcp_plain = c.tcp && !needs_.config.encrypt_bulk;
         c.mesh.incarnation = needs_.incarnation.nonce;
         c.watch.interval = config::seconds(needs_.config.heartbeat_interval);
         c.watch.timeout = config::seconds(needs_.config.heartbeat_timeout);
@@ -193,12 +202,18 @@ void Member::introduce_to_shards(const connections::PeerIsUp& up, PeerView& view
     if (!address) return;  // cannot happen: the address is that of an open connection
     const size_t count = std::min<size_t>(shards_.size(), up.info.bulk_shards);
     if (view.bulk.size() < count) view.bulk.resize(count);
+    const auto key = plane_->attach_key(up.info.peer);
+    const uint64_t features = up.info.agreed.features;
+    const bool tcp = key && needs_.config.tcp_bulk && (features & feature_of_tcp_bulk) != 0;
+    const bool plain = !needs_.config.encrypt_bulk && (features & feature_of_plain_bulk) != 0;
     for (size_t i = 0; i < count; ++i) {
         address->port = static_cast<uint16_t>(up.info.bulk_port + i);
         view.bulk[i].address = address->text();
+        if (tcp)
+            shards_[i]->post(shards::UseAttachKey{{up.info.record.node, up.info.incarnation, *key, plain}});
         shards_[i]->post(connections::KnownPeer{up.info.peer, up.info.record.node, up.info.incarnation,
                                                 view.bulk[i].address, needs_.self < up.info.record.node,
-                                                view.bulk[i].traffic});
+                                                view.bulk[i].traffic, tcp});
     }
 }
 
@@ -211,7 +226,7 @@ void Member::peer_is_down(Time now, const connections::PeerIsDown& down) {
                                   field("proof", down.proof)});
     engine_->on_peer_down(now, down.peer, down.why, down.proof);
     if (!down.proof) return;  // transfers wait for a new connection
-    for (auto& shard : shards_) shard->post(shards::DropPeer{down.peer});
+    for (auto& shard : shards_) shard->post(shards::DropPeer{down.peer, view.info.record.node, view.info.incarnation});
     plane_->drop_peer(down.peer);
     if (departures_.size() >= departures_max) departures_.clear();
     departures_[view.info.record.node] = down.why;
@@ -254,12 +269,16 @@ void Member::on_bulk(Time now, size_t shard, const connections::BulkState& state
     if (const auto it = peers_.find(state.peer); it != peers_.end() && shard < it->second.bulk.size()) {
         BulkView& view = it->second.bulk[shard];
         view.up = state.up;
+        view.carrier = state.carrier;
+        view.carrier_why = state.carrier_why;
         view.answers = state.up && state.cut_off.empty();  // it was made just now, or something came
     }
     if (state.answers) return;
     if (!state.cut_off.empty()) engine_->on_bulk_cut_off(now, state.peer, state.cut_off, state.why);
     needs_.log.debug(state.up ? "bulk_up" : "bulk_down",
-                     {field("peer", state.peer), field("why", state.why)});
+                     {field("peer", state.peer), field("why", state.why),
+                      field("carrier", state.carrier == connections::CarrierKind::quic ? "quic" : "tcp"),
+                      field("carrier_why", state.carrier_why)});
 }
 
 void Member::ask_bulk() {

@@ -61,6 +61,9 @@ json bulk_json(const std::vector<Bulk>& bulk) {
     for (const auto& b : bulk)
         list.push_back({{"address", b.address},
                         {"up", b.up},
+                        {"carrier", b.carrier},
+                        {"encrypted", b.encrypted},
+                        {"carrier_why", b.carrier_why},
                         {"answers", b.answers ? json(*b.answers) : json(nullptr)}});
     return list;
 }

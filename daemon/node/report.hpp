@@ -31,6 +31,9 @@ struct Bulk {  // a connection for bulk data, of one shard
     std::string address;
     bool up = false;
     std::optional<bool> answers{};  // the doctor asks
+    std::string carrier{};          // "quic", "tcp"; empty: not up
+    bool encrypted = true;
+    std::string carrier_why{};  // of QUIC: why not TCP
 };
 
 struct Peer {

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "core/check.hpp"
+#include "core/secret.hpp"
 #include "loop/loop.hpp"
 #include "loop/processor.hpp"
 #include "transport/quic_carrier.hpp"
@@ -30,13 +31,16 @@ connections::BulkConfig bulk_config(const ShardConfig& config) {
 // The state of the shard's thread. Thread: the constructor runs on the control loop, all else on the shard.
 class Shard::Thread {
   public:
-    Thread(Shard& shard, ShardConfig config, std::unique_ptr<transport::QuicPort> port)
+    // `tcp` null: QUIC only.
+    Thread(Shard& shard, ShardConfig config, std::unique_ptr<transport::QuicPort> port,
+           std::unique_ptr<transport::TcpCarrier> tcp)
         : shard_(&shard),
           config_(std::move(config)),
           port_(std::move(port)),
+          tcp_(std::move(tcp)),
           mesh_(config_.mesh),
           carrier_(port_->endpoint(), port_->local()),
-          connections_(bulk_config(config_), carrier_, mesh_) {}
+          connections_(bulk_config(config_), carrier_, mesh_, tcp_.get()) {}
 
     void run();
     quic::Address local_address() const { return port_->local(); }
@@ -56,6 +60,7 @@ class Shard::Thread {
     Shard* shard_;
     ShardConfig config_;
     std::unique_ptr<transport::QuicPort> port_;
+    std::unique_ptr<transport::TcpCarrier> tcp_;  // null: QUIC only
     link::Mesh mesh_;
     transport::QuicCarrier carrier_;
     connections::BulkConnections connections_;
@@ -98,12 +103,17 @@ void Shard::Thread::apply(Time now, Command command) {
         connections_.introduce(*k, now);
     else if (auto* u = std::get_if<UseIdentity>(&command)) {
         NEXAR_CHECK(port_->endpoint().set_identity(*u->identity));  // the control loop has checked it
+        if (tcp_) NEXAR_CHECK(tcp_->set_identity(*u->identity));
         connections_.replace_all(now);
+    } else if (auto* a = std::get_if<UseAttachKey>(&command)) {
+        if (tcp_) tcp_->set_peer(now, a->peer);
+        wipe(MutableBytes(a->peer.key));
     } else if (std::holds_alternative<AskPeers>(command)) {
         connections_.ask_all();
     } else if (auto* d = std::get_if<DropPeer>(&command)) {
         connections_.drop(d->peer);
         mesh_.drop_peer(d->peer);
+        if (tcp_) tcp_->forget_peer(d->node, d->incarnation);
     }
 }
 
@@ -128,10 +138,10 @@ size_t Shard::Thread::drain_events(Time now) {
 }
 
 Time Shard::Thread::wake_at() const {
-    return std::min(port_->wake_at(), connections_.wake_at());
+    return std::min({port_->wake_at(), connections_.wake_at(), tcp_ ? tcp_->wake_at() : never});
 }
 
-// ppoll has nanosecond timeouts on every kernel; two descriptors do not need epoll.
+// ppoll has nanosecond timeouts on every kernel; the third descriptor is the epoll instance of all TCP sockets.
 void Shard::Thread::sleep(Time until) {
     const Time now = loop::Loop::now();
     timespec timeout{};
@@ -142,8 +152,8 @@ void Shard::Thread::sleep(Time until) {
         limit = &timeout;
     }
     const short port_events = port_->wants_writable() ? POLLIN | POLLOUT : POLLIN;
-    pollfd fds[] = {{shard_->wakeup_.fd(), POLLIN, 0}, {port_->fd(), port_events, 0}};
-    if (ppoll(fds, 2, limit, nullptr) > 0 && fds[0].revents != 0) shard_->wakeup_.drain();
+    pollfd fds[] = {{shard_->wakeup_.fd(), POLLIN, 0}, {port_->fd(), port_events, 0}, {tcp_ ? tcp_->fd() : -1, POLLIN, 0}};
+    if (ppoll(fds, 3, limit, nullptr) > 0 && fds[0].revents != 0) shard_->wakeup_.drain();
 }
 
 // Datagrams without an event count as work: the rest of their chunk is still in flight.
@@ -175,11 +185,13 @@ void Shard::Thread::run() {
         size_t work = apply_commands(now);
         work += port_->on_readable(now) ? 1u : 0u;
         port_->on_time(now);
+        if (tcp_) work += tcp_->receive(now, connections_.events()) ? 1u : 0u;
         work += drain_events(now);
         if (port_->wants_writable())
             port_->on_writable(now);
         else
             work += port_->flush(now) ? 1u : 0u;
+        if (tcp_) work += tcp_->flush(now, connections_.events()) ? 1u : 0u;
         work += has_received() ? 1u : 0u;
         flush_events();
         if (work > 0) {
@@ -196,6 +208,9 @@ void Shard::Thread::run() {
     }
     port_->endpoint().close_all(connections::Channels::close_goodbye, "nexard is stopping");
     port_->flush(loop::Loop::now());
+    if (!tcp_) return;
+    tcp_->close_all(connections::Channels::close_goodbye, "nexard is stopping");
+    tcp_->flush(loop::Loop::now(), connections_.events());
 }
 
 Shard::Shard(ShardConfig, loop::Wakeup& loop_wakeup) : loop_wakeup_(&loop_wakeup) {}
@@ -208,10 +223,17 @@ Result<std::unique_ptr<Shard>> Shard::start(ShardConfig config, loop::Wakeup& lo
     // The control connection detects failures; an idle bulk connection has no deadline.
     options.quic.idle_timeout = std::chrono::hours(24);
     NEXAR_TRY(auto port, transport::QuicPort::open(std::move(options), config.identity, config.verifier));
+    std::unique_ptr<transport::TcpCarrier> tcp;
+    if (config.tcp) {
+        quic::Address listen = port->local();
+        NEXAR_TRY(tcp, transport::TcpCarrier::open({listen, config.self, config.incarnation, config.number,
+                                                    config.tcp_plain, config.quic.wall_clock},
+                                                   config.identity, config.verifier));
+    }
     std::unique_ptr<Shard> shard(new Shard(config, loop_wakeup));
     NEXAR_TRY_VOID(shard->wakeup_.made());
     const uint16_t number = config.number;
-    shard->state_ = std::make_unique<Thread>(*shard, std::move(config), std::move(port));
+    shard->state_ = std::make_unique<Thread>(*shard, std::move(config), std::move(port), std::move(tcp));
     shard->traffic_ = shard->state_->traffic();
     shard->thread_ = std::thread([s = shard->state_.get()] { s->run(); });
     const std::string name = "bulk-" + std::to_string(number);  // as top -H shows it

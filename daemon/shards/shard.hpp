@@ -17,6 +17,7 @@
 #include "link/mesh.hpp"
 #include "loop/wakeup.hpp"
 #include "quic/endpoint.hpp"
+#include "transport/tcp_carrier.hpp"
 
 namespace nexar::shards {
 
@@ -32,11 +33,15 @@ struct ShardConfig {
     std::optional<std::array<std::byte, 32>> reset_secret;
     connections::BulkWatchConfig watch;
     Duration yield_window{50'000};
+    bool tcp = false;        // bulk data over TCP as well, on the same port
+    bool tcp_plain = false;  // and without encryption, where the other end wants that too
 };
 
 // Commands from the control loop to the shard; connections::KnownPeer is one more.
 struct DropPeer {  // the peer's node failed or departed: all transfers with it fail
     link::PeerIndex peer;
+    NodeId node{};
+    Incarnation incarnation{};
 };
 struct Withdraw {
     link::OpKey op;
@@ -51,9 +56,14 @@ struct ForgetGroup {
 struct UseIdentity {
     std::shared_ptr<const quic::Identity> identity;
 };
+// What connections over TCP to and from this peer prove themselves with: from its control connection. Posted
+// before the KnownPeer of the same connection.
+struct UseAttachKey {
+    transport::TcpCarrier::Peer peer;
+};
 struct AskPeers {};  // which connections work: BulkConnections::ask_all()
 using Command = std::variant<std::monostate, connections::KnownPeer, DropPeer, link::Batch, Withdraw, Retract,
-                             ForgetGroup, UseIdentity, AskPeers>;
+                             ForgetGroup, UseIdentity, UseAttachKey, AskPeers>;
 
 using Event = std::variant<std::monostate, link::MeshEvent, connections::BulkState>;
 

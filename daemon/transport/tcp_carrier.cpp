@@ -1,0 +1,455 @@
+// See tcp_carrier.hpp.
+#include "transport/tcp_carrier.hpp"
+
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <utility>
+
+#include "core/check.hpp"
+#include "tcp/plain_stream.hpp"
+#include "tcp/tls_stream.hpp"
+
+namespace nexar::transport {
+namespace {
+
+constexpr uint64_t listener_id = 0;
+// Ids of two carriers of one owner differ (connections/carrier.hpp).
+constexpr uint64_t id_base = uint64_t{1} << 63;
+constexpr Duration certificate_look_max{3'600'000'000'000};
+
+constexpr connections::ConnectionId public_id(uint64_t id) {
+    return connections::ConnectionId(id_base | id);
+}
+
+}  // namespace
+
+class TcpCarrier::Conn final : public connections::CarriedConnection, private tcp::ByteReceiver {
+  public:
+    Conn(TcpCarrier& carrier, uint64_t number, TcpSocket wire, const quic::Address& other)
+        : id(number), socket(std::move(wire)), remote(other), carrier_(&carrier) {}
+
+    // ---- The carrier's.
+    const uint64_t id;
+    TcpSocket socket;
+    const quic::Address remote;
+    std::unique_ptr<tcp::Connection> machine;  // null: it is being connected, or nothing was read yet
+    std::optional<tcp::Connection::Dial> dialled;
+    bool connecting = false;
+    bool connected = false;  // reported
+    bool closed = false;     // reported, or never to be
+    bool lingers = false;
+    bool is_touched = false, is_unread = false;
+    uint32_t interest = 0;
+    std::string dial_failure;
+    Duration round_trip{};
+    uint64_t received = 0;  // bytes, when on_received() was reported last
+    std::optional<Time> ack_at;
+
+    // ---- connections::CarriedConnection
+    size_t room(link::Class cls) const override { return machine->room(static_cast<tcp::Class>(cls)); }
+    void write(link::Class cls, std::span<const Bytes> parts) override {
+        machine->write(static_cast<tcp::Class>(cls), parts);
+        carrier_->touch(*this);
+    }
+    connections::Progress progress(link::Class cls) const override {
+        const auto c = static_cast<tcp::Class>(cls);
+        return {machine->written(c), machine->acknowledged(c)};
+    }
+    void close(uint64_t code, const std::string& reason) override {
+        machine->close(code, reason);
+        carrier_->touch(*this);
+    }
+    void hold_credit(bool held) override {
+        machine->hold_credit(held);
+        carrier_->read_again(*this);
+    }
+    void set_receiver(connections::Receiver* receiver) override {
+        receiver_ = receiver;
+        machine->set_receiver(receiver ? this : nullptr);
+        carrier_->read_again(*this);
+    }
+    Duration rtt() const override { return round_trip; }
+    connections::CarrierKind kind() const override {
+        return machine->mode() == tcp::Mode::tls ? connections::CarrierKind::tcp
+                                                 : connections::CarrierKind::tcp_plain;
+    }
+
+  private:
+    void on_bytes(tcp::Class cls, Bytes bytes) override {
+        if (receiver_) receiver_->on_bytes(static_cast<link::Class>(cls), bytes);
+    }
+    TcpCarrier* carrier_;
+    connections::Receiver* receiver_ = nullptr;
+};
+
+Result<std::unique_ptr<TcpCarrier>> TcpCarrier::open(Options options, const quic::Identity& identity,
+                                                     quic::Verifier verifier) {
+    std::unique_ptr<TcpCarrier> out(new TcpCarrier(std::move(options), std::move(verifier)));
+    NEXAR_TRY_VOID(out->start(identity));
+    return out;
+}
+
+TcpCarrier::TcpCarrier(Options options, quic::Verifier verifier)
+    : options_(std::move(options)), verifier_(std::move(verifier)) {
+    shared_.self = options_.self;
+    shared_.incarnation = options_.incarnation;
+    shared_.shard = options_.shard;
+    shared_.keys = this;
+    shared_.random = quic::secure_random();
+}
+
+TcpCarrier::~TcpCarrier() {
+    conns_.clear();
+    if (epoll_ >= 0) ::close(epoll_);
+}
+
+Result<> TcpCarrier::start(const quic::Identity& identity) {
+    NEXAR_TRY_VOID(set_identity(identity));
+    NEXAR_TRY(listener_, TcpListener::open(options_.listen));
+    epoll_ = ::epoll_create1(EPOLL_CLOEXEC);
+    if (epoll_ < 0) return fail(Errc::io, "epoll: no descriptor is left");
+    epoll_event event{EPOLLIN, {.u64 = listener_id}};
+    ::epoll_ctl(epoll_, EPOLL_CTL_ADD, listener_->fd(), &event);
+    return {};
+}
+
+Result<> TcpCarrier::set_identity(const quic::Identity& identity) {
+    quic::Config config;
+    config.alpns = {std::string(tcp::alpn_bulk)};
+    config.wall_clock = options_.wall_clock;
+    NEXAR_TRY(tls_, quic::TlsContext::make(identity, config, verifier_));
+    return {};
+}
+
+void TcpCarrier::set_peer(Time now, const Peer& peer) {
+    PeerEntry& entry = peers_[peer.node];
+    entry.keys.add(peer.incarnation, peer.key);
+    entry.plain = peer.plain;
+    for (const auto& [id, conn] : conns_) {  // few: those that have not attached
+        if (!conn->machine || !conn->machine->waits_for_key()) continue;
+        conn->machine->on_keys(now);
+        touch(*conn);
+        read_again(*conn);
+    }
+}
+
+void TcpCarrier::forget_peer(const NodeId& node, const Incarnation& incarnation) {
+    const auto at = peers_.find(node);
+    if (at != peers_.end() && at->second.keys.incarnation == incarnation) peers_.erase(at);
+}
+
+const tcp::AttachKeys* TcpCarrier::keys_of(const NodeId& node) const {
+    const auto at = peers_.find(node);
+    return at == peers_.end() ? nullptr : &at->second.keys;
+}
+
+TcpCarrier::Conn* TcpCarrier::find(uint64_t id) const {
+    const auto at = conns_.find(id);
+    return at == conns_.end() ? nullptr : at->second.get();
+}
+
+TcpCarrier::Conn& TcpCarrier::add(TcpSocket socket, const quic::Address& remote) {
+    const uint64_t id = next_id_++;
+    Conn& conn = *(conns_[id] = std::make_unique<Conn>(*this, id, std::move(socket), remote));
+    epoll_event event{0, {.u64 = id}};
+    ::epoll_ctl(epoll_, EPOLL_CTL_ADD, conn.socket.fd(), &event);
+    return conn;
+}
+
+void TcpCarrier::touch(Conn& conn) {
+    if (!std::exchange(conn.is_touched, true)) touched_.push_back(conn.id);
+}
+
+void TcpCarrier::read_again(Conn& conn) {
+    if (!std::exchange(conn.is_unread, true)) unread_.push_back(conn.id);
+}
+
+// ---- Dialling and accepting
+
+Result<connections::ConnectionId> TcpCarrier::dial(Time now, const std::string& address,
+                                                   const std::optional<NodeId>& expected) {
+    NEXAR_TRY(const quic::Address remote, quic::Address::parse(address));
+    const auto peer = peers_.find(expected.value_or(NodeId{}));
+    if (peer == peers_.end()) return nexar::fail(Errc::bad_state, "no control connection to that node");
+    NEXAR_TRY(auto socket, TcpSocket::connect(options_.listen, remote));
+    Conn& conn = add(std::move(socket), remote);
+    conn.dialled = {peer->first, peer->second.plain ? tcp::Mode::plain : tcp::Mode::tls};
+    conn.connecting = true;
+    dials_.emplace_back(now + dial_patience, conn.id);
+    watch(conn);
+    return public_id(conn.id);
+}
+
+void TcpCarrier::accept(Time now) {
+    for (size_t i = 0; i < accepts_per_turn; ++i) {
+        auto accepted = listener_->accept();
+        if (!accepted) return;
+        const auto admitted = half_open_.add(now, next_id_, accepted->remote);
+        if (admitted.evicted)
+            if (Conn* victim = find(*admitted.evicted)) drop(*victim);
+        if (!admitted.accepted) continue;  // its socket closes here
+        watch(add(std::move(accepted->socket), accepted->remote));
+    }
+}
+
+// The first byte tells TLS (0x16) and the plain kind apart; what is neither fails in either.
+void TcpCarrier::begin(Conn& conn) {
+    tcp::Mode mode = tcp::Mode::tls;
+    if (conn.dialled) {
+        mode = conn.dialled->mode;
+    } else {
+        const auto first = conn.socket.peek();
+        if (first.state == tcp::ByteWire::State::blocked) return;
+        if (first.state != tcp::ByteWire::State::moved) return drop(conn);
+        if (options_.plain && first.byte == tcp::PlainStream::magic[0]) mode = tcp::Mode::plain;
+    }
+    std::unique_ptr<tcp::Stream> stream;
+    const bool dials = conn.dialled.has_value();
+    if (mode == tcp::Mode::plain)
+        stream = std::make_unique<tcp::PlainStream>(conn.socket, dials);
+    else
+        stream = std::make_unique<tcp::TlsStream>(conn.socket, tls_, dials,
+                                                  dials ? std::optional(conn.dialled->node) : std::nullopt);
+    conn.machine = std::make_unique<tcp::Connection>(shared_, std::move(stream), mode, conn.dialled);
+}
+
+// ---- A turn
+
+bool TcpCarrier::receive(Time now, connections::CarrierEvents& events) {
+    std::array<epoll_event, 64> ready;
+    const int n = ::epoll_wait(epoll_, ready.data(), static_cast<int>(ready.size()), 0);
+    bool work = n > 0 || !unread_.empty();
+    for (const uint64_t id : std::exchange(unread_, {})) {
+        Conn* conn = find(id);
+        if (!conn) continue;
+        conn->is_unread = false;
+        read(now, *conn, events);
+    }
+    for (int i = 0; i < n; ++i) on_ready(now, ready[static_cast<size_t>(i)].data.u64,
+                                         ready[static_cast<size_t>(i)].events, events);
+    on_time(now);
+    return work;
+}
+
+void TcpCarrier::on_ready(Time now, uint64_t id, uint32_t ready, connections::CarrierEvents& events) {
+    if (id == listener_id) return accept(now);
+    Conn* conn = find(id);
+    if (!conn) return;
+    if (conn->lingers) {
+        if ((ready & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0 && conn->socket.discard()) return;
+        return (ready & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0 ? drop(*conn) : touch(*conn);
+    }
+    if (conn->connecting) {
+        conn->connecting = false;
+        if (auto why = conn->socket.connect_error()) {
+            conn->dial_failure = std::move(*why);
+            return touch(*conn);
+        }
+        conn->round_trip = conn->socket.rtt();
+        ready |= EPOLLIN;  // the dialler speaks first
+    }
+    if ((ready & EPOLLOUT) != 0) touch(*conn);
+    if ((ready & (EPOLLIN | EPOLLHUP | EPOLLERR)) == 0 || conn->is_unread) return;
+    if ((ready & (EPOLLHUP | EPOLLERR)) != 0 && conn->machine && !conn->machine->wants_readable())
+        conn->machine->on_broken();
+    read(now, *conn, events);
+}
+
+void TcpCarrier::read(Time now, Conn& conn, connections::CarrierEvents& events) {
+    if (conn.connecting || conn.lingers || !conn.dial_failure.empty()) return;
+    const uint64_t id = conn.id;
+    if (!conn.machine) begin(conn);
+    if (!find(id) || !conn.machine) return;
+    if (conn.machine->on_readable(now, quantum)) read_again(conn);
+    report(conn, now, events);
+    touch(conn);
+}
+
+// What has changed, for the owner: connected, or received.
+void TcpCarrier::report(Conn& conn, Time now, connections::CarrierEvents& events) {
+    tcp::Connection& machine = *conn.machine;
+    if (machine.is_open() && !machine.ended() && !std::exchange(conn.connected, true)) {
+        half_open_.remove(conn.id);
+        if (!conn.dialled) conn.round_trip = conn.socket.rtt();
+        note_certificate(now, machine);
+        events.on_connected(now, {public_id(conn.id), machine.peer(), conn.remote.text(), conn.dialled.has_value()},
+                            conn);
+    }
+    if (conn.connected && machine.received_bytes() != conn.received && !machine.ended()) {
+        conn.received = machine.received_bytes();
+        events.on_received(public_id(conn.id));
+    }
+    note_ack(conn);
+}
+
+void TcpCarrier::note_ack(Conn& conn) {
+    const Time at = conn.machine->ack_at();
+    if (conn.ack_at == at) return;
+    if (conn.ack_at) acks_.erase({*conn.ack_at, conn.id});
+    conn.ack_at.reset();
+    if (at == never) return;
+    conn.ack_at = at;
+    acks_.emplace(at, conn.id);
+}
+
+bool TcpCarrier::flush(Time now, connections::CarrierEvents& events) {
+    while (!acks_.empty() && acks_.begin()->first <= now) {
+        Conn* conn = find(acks_.begin()->second);
+        acks_.erase(acks_.begin());
+        if (!conn) continue;
+        conn->ack_at.reset();
+        touch(*conn);
+    }
+    bool more = false;
+    for (const uint64_t id : std::exchange(touched_, {})) {
+        Conn* conn = find(id);
+        if (!conn) continue;
+        conn->is_touched = false;
+        more |= flush(now, *conn, events);
+    }
+    return more;
+}
+
+// True: there is more to do at once.
+bool TcpCarrier::flush(Time now, Conn& conn, connections::CarrierEvents& events) {
+    bool more = false;
+    if (conn.machine && !conn.connecting) {
+        const bool had = conn.machine->has_unsent();
+        if (conn.machine->flush(now, quantum)) {
+            touch(conn);
+            more = true;
+        }
+        if (conn.connected && !conn.machine->ended() && had) {
+            events.on_room(public_id(conn.id));
+            more |= !conn.machine->wants_writable();
+        }
+        note_ack(conn);
+    }
+    if ((!conn.machine || !conn.machine->ended()) && conn.dial_failure.empty()) {
+        watch(conn);
+        return more;
+    }
+    const bool is_news = !conn.closed;
+    end(now, conn, events);
+    return more || is_news;
+}
+
+// Reports the end once; then the connection lingers until the peer has heard it, or goes.
+void TcpCarrier::end(Time now, Conn& conn, connections::CarrierEvents& events) {
+    half_open_.remove(conn.id);
+    connections::ClosedBy why{0, conn.dial_failure, {}, false};
+    if (conn.machine && conn.machine->ended()) {
+        const tcp::Ended& ended = *conn.machine->ended();
+        why = {ended.code, ended.cause, ended.reason, ended.by_peer};
+    }
+    if (!std::exchange(conn.closed, true) && (conn.connected || conn.dialled))
+        events.on_closed(now, public_id(conn.id), why);
+    if (!conn.machine || !conn.machine->ended() || !conn.machine->ended()->is_ours) return drop(conn);
+    if (!std::exchange(conn.lingers, true)) {
+        if (lingering_.size() >= lingering_max)
+            if (Conn* oldest = find(lingering_.front().second)) drop(*oldest);
+        lingering_.emplace_back(now + linger, conn.id);
+    }
+    if (conn.machine->is_done()) conn.socket.end_sending();
+    watch(conn);
+}
+
+void TcpCarrier::drop(Conn& conn) {
+    const uint64_t id = conn.id;
+    half_open_.remove(id);
+    if (conn.ack_at) acks_.erase({*conn.ack_at, id});
+    std::erase_if(lingering_, [id](const auto& row) { return row.second == id; });
+    conns_.erase(id);
+}
+
+void TcpCarrier::watch(Conn& conn) {
+    uint32_t want = 0;
+    if (conn.connecting)
+        want = EPOLLOUT;
+    else if (conn.lingers)
+        want = EPOLLIN | (conn.machine->has_unsent() ? EPOLLOUT : 0u);
+    else
+        want = (!conn.machine || conn.machine->wants_readable() ? EPOLLIN : 0u) |
+               (conn.machine && conn.machine->wants_writable() ? EPOLLOUT : 0u);
+    if (want == conn.interest) return;
+    conn.interest = want;
+    epoll_event event{want, {.u64 = conn.id}};
+    ::epoll_ctl(epoll_, EPOLL_CTL_MOD, conn.socket.fd(), &event);
+}
+
+// ---- Time
+
+void TcpCarrier::on_time(Time now) {
+    while (const auto id = half_open_.overdue(now))
+        if (Conn* conn = find(*id)) {
+            if (!conn->machine) {
+                drop(*conn);
+            } else {
+                conn->machine->close(static_cast<uint64_t>(tcp::CloseCode::too_late),
+                                     conn->machine->waits_for_key()
+                                         ? "this node has no such control connection to you"
+                                         : "not attached within 5 s");
+                touch(*conn);
+            }
+        }
+    for (; !dials_.empty() && dials_.front().first <= now; dials_.pop_front()) {
+        Conn* conn = find(dials_.front().second);
+        if (!conn || conn->connected || conn->closed) continue;
+        conn->dial_failure = "tcp not answered";
+        if (conn->machine) conn->machine->close(static_cast<uint64_t>(tcp::CloseCode::too_late), conn->dial_failure);
+        conn->connecting = false;
+        touch(*conn);
+    }
+    while (!lingering_.empty() && lingering_.front().first <= now) {
+        Conn* conn = find(lingering_.front().second);
+        if (conn)
+            drop(*conn);
+        else
+            lingering_.pop_front();
+    }
+    if (certificates_at_ <= now) end_old_certificates(now);
+}
+
+void TcpCarrier::note_certificate(Time now, const tcp::Connection& machine) {
+    const auto end = machine.peer_valid_until();
+    if (!end || !options_.wall_clock) return;
+    const Duration left = std::chrono::seconds(std::max<WallSeconds>(*end - options_.wall_clock(), 0) + 1);
+    certificates_at_ = std::min(certificates_at_, now + std::min(left, certificate_look_max));
+}
+
+void TcpCarrier::end_old_certificates(Time now) {
+    certificates_at_ = never;
+    const WallSeconds wall = options_.wall_clock();
+    for (const auto& [id, conn] : conns_) {
+        if (!conn->connected || conn->closed) continue;
+        if (const auto end = conn->machine->peer_valid_until(); end && *end < wall) {
+            conn->machine->close(static_cast<uint64_t>(tcp::CloseCode::certificate_ended),
+                                 "the certificate that you showed has ended");
+            touch(*conn);
+        } else {
+            note_certificate(now, *conn->machine);
+        }
+    }
+}
+
+void TcpCarrier::close_all(uint64_t code, const std::string& reason) {
+    for (const auto& [id, conn] : conns_) {
+        if (conn->machine) conn->machine->close(code, reason);
+        touch(*conn);
+    }
+}
+
+Time TcpCarrier::wake_at() const {
+    if (!unread_.empty() || !touched_.empty()) return Time{};
+    Time at = std::min(half_open_.wake_at(), certificates_at_);
+    if (!acks_.empty()) at = std::min(at, acks_.begin()->first);
+    if (!dials_.empty()) at = std::min(at, dials_.front().first);
+    if (!lingering_.empty()) at = std::min(at, lingering_.front().first);
+    return at;
+}
+
+}  // namespace nexar::transport

@@ -1,0 +1,111 @@
+// TcpCarrier: the TCP connections of one shard as a connections::Carrier: a listener, an epoll instance, and a
+// tcp::Connection on each socket. It moves bytes and has no policy.
+//
+// One turn: receive(), on_time(), the owner's own work, flush(). A call gives each connection a quantum, so no
+// peer's socket keeps the others waiting; its result says whether to call again at once.
+//
+// Thread: its owner's.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "connections/carrier.hpp"
+#include "quic/tls.hpp"
+#include "tcp/connection.hpp"
+#include "tcp/half_open.hpp"
+#include "transport/tcp_socket.hpp"
+
+namespace nexar::transport {
+
+class TcpCarrier final : public connections::Carrier, private tcp::KeyRing {
+  public:
+    static constexpr size_t quantum = 512 * 1024;
+    static constexpr size_t accepts_per_turn = 16;
+    static constexpr size_t lingering_max = 64;
+    static constexpr Duration linger{500'000'000};
+    static constexpr Duration dial_patience{3'000'000'000};
+
+    struct Options {
+        quic::Address listen;
+        NodeId self;
+        Incarnation incarnation;
+        uint16_t shard = 0;
+        bool plain = false;  // accepts connections without TLS as well [B7]
+        std::function<WallSeconds()> wall_clock;
+    };
+    static Result<std::unique_ptr<TcpCarrier>> open(Options options, const quic::Identity& identity,
+                                                    quic::Verifier verifier);
+    ~TcpCarrier();
+    TcpCarrier(const TcpCarrier&) = delete;
+
+    // Of a peer that has a control connection: what proves that a connection belongs to it.
+    struct Peer {
+        NodeId node;
+        Incarnation incarnation;
+        tcp::AttachKey key{};
+        bool plain = false;  // both ends' configuration says so
+    };
+    void set_peer(Time now, const Peer& peer);
+    void forget_peer(const NodeId& node, const Incarnation& incarnation);
+    Result<> set_identity(const quic::Identity& identity);  // of later connections
+
+    // Requires: set_peer(*expected).
+    Result<connections::ConnectionId> dial(Time now, const std::string& address,
+                                           const std::optional<NodeId>& expected) override;
+
+    int fd() const { return epoll_; }
+    bool receive(Time now, connections::CarrierEvents& events);
+    bool flush(Time now, connections::CarrierEvents& events);
+    void close_all(uint64_t code, const std::string& reason);
+    Time wake_at() const;
+
+  private:
+    class Conn;
+    struct PeerEntry {
+        tcp::AttachKeys keys;
+        bool plain = false;
+    };
+    TcpCarrier(Options options, quic::Verifier verifier);
+    Result<> start(const quic::Identity& identity);
+    const tcp::AttachKeys* keys_of(const NodeId& node) const override;
+    Conn* find(uint64_t id) const;
+    Conn& add(TcpSocket socket, const quic::Address& remote);
+    void touch(Conn& conn);
+    void read_again(Conn& conn);
+    void accept(Time now);
+    void begin(Conn& conn);
+    void on_ready(Time now, uint64_t id, uint32_t ready, connections::CarrierEvents& events);
+    void read(Time now, Conn& conn, connections::CarrierEvents& events);
+    void report(Conn& conn, Time now, connections::CarrierEvents& events);
+    void note_ack(Conn& conn);
+    bool flush(Time now, Conn& conn, connections::CarrierEvents& events);
+    void end(Time now, Conn& conn, connections::CarrierEvents& events);
+    void drop(Conn& conn);
+    void watch(Conn& conn);
+    void on_time(Time now);
+    void note_certificate(Time now, const tcp::Connection& machine);
+    void end_old_certificates(Time now);
+
+    Options options_;
+    quic::Verifier verifier_;
+    tcp::Shared shared_;
+    std::shared_ptr<quic::TlsContext> tls_;
+    std::map<NodeId, PeerEntry> peers_;
+    std::unique_ptr<TcpListener> listener_;
+    int epoll_ = -1;
+    uint64_t next_id_ = 1;
+    std::map<uint64_t, std::unique_ptr<Conn>> conns_;
+    tcp::HalfOpen half_open_;
+    std::deque<std::pair<Time, uint64_t>> dials_;      // when each has had its time, in order
+    std::deque<std::pair<Time, uint64_t>> lingering_;  // the same of ended ones
+    std::vector<uint64_t> unread_;    // may have more that the kernel does not report again
+    std::vector<uint64_t> touched_;   // have something to send, or have ended
+    std::set<std::pair<Time, uint64_t>> acks_;
+    Time certificates_at_ = never;    // when the next certificate that a peer showed expires
+};
+
+}  // namespace nexar::transport

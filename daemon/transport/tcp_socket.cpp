@@ -1,0 +1,146 @@
+// See tcp_socket.hpp.
+#include "transport/tcp_socket.hpp"
+
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <system_error>
+#include <utility>
+
+namespace nexar::transport {
+namespace {
+
+std::string text_of(int error) {
+    return std::system_category().message(error);
+}
+
+Result<int> open_socket(uint8_t family) {
+    const int fd = ::socket(family == 4 ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0) return fail(Errc::io, "socket: " + text_of(errno));
+    return fd;
+}
+
+void set(int fd, int level, int option, int value) {
+    ::setsockopt(fd, level, option, &value, sizeof value);
+}
+
+// In words that nexarctl status shows before "at ADDRESS".
+std::string dial_error(int error) {
+    if (error == ECONNREFUSED || error == ECONNRESET) return "tcp refused";
+    if (error == EHOSTUNREACH || error == ENETUNREACH) return "tcp unreachable";
+    if (error == ETIMEDOUT) return "tcp not answered";
+    return "tcp: " + text_of(error);
+}
+
+}  // namespace
+
+TcpSocket::TcpSocket(int fd) : fd_(fd) {
+    set(fd_, IPPROTO_TCP, TCP_NODELAY, 1);
+    set(fd_, IPPROTO_TCP, TCP_NOTSENT_LOWAT, unsent_max);
+}
+
+TcpSocket::~TcpSocket() {
+    if (fd_ >= 0) ::close(fd_);
+}
+
+Result<TcpSocket> TcpSocket::connect(const quic::Address& from, const quic::Address& to) {
+    NEXAR_TRY(const int fd, open_socket(to.family));
+    TcpSocket out(fd);
+    if (from.family == to.family && !from.is_any_host()) {
+        quic::Address source = from;
+        source.port = 0;
+        const quic::SocketAddress local(source);
+        if (::bind(fd, &local.base, local.size) != 0)
+            return fail(Errc::io, "tcp from " + source.text() + ": " + text_of(errno));
+    }
+    const quic::SocketAddress remote(to);
+    if (::connect(fd, &remote.base, remote.size) != 0 && errno != EINPROGRESS)
+        return fail(Errc::io, dial_error(errno));
+    return out;
+}
+
+std::optional<std::string> TcpSocket::connect_error() const {
+    int error = 0;
+    socklen_t size = sizeof error;
+    ::getsockopt(fd_, SOL_SOCKET, SO_ERROR, &error, &size);
+    if (error == 0) return std::nullopt;
+    return dial_error(error);
+}
+
+tcp::ByteWire::Moved TcpSocket::receive(MutableBytes into) {
+    const ssize_t n = ::recv(fd_, into.data(), into.size(), 0);
+    if (n > 0) return {static_cast<size_t>(n), State::moved};
+    if (n == 0) return {0, State::ended};
+    if (errno == EAGAIN || errno == EINTR) return {0, State::blocked};
+    error_ = errno;
+    return {0, State::broken};
+}
+
+tcp::ByteWire::Moved TcpSocket::send(Bytes bytes) {
+    const ssize_t n = ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (n > 0) return {static_cast<size_t>(n), State::moved};
+    if (n == 0 || errno == EAGAIN || errno == EINTR || errno == ENOBUFS) return {0, State::blocked};
+    error_ = errno;
+    return {0, State::broken};
+}
+
+std::string TcpSocket::why() const {
+    return error_ == 0 ? "the connection broke" : text_of(error_);
+}
+
+TcpSocket::Peeked TcpSocket::peek() const {
+    std::byte first{};
+    const ssize_t n = ::recv(fd_, &first, 1, MSG_PEEK);
+    if (n == 1) return {State::moved, first};
+    return {n < 0 && (errno == EAGAIN || errno == EINTR) ? State::blocked : State::ended, {}};
+}
+
+bool TcpSocket::discard() {
+    std::array<std::byte, 4096> bin;
+    for (int i = 0; i < 64; ++i) {
+        const ssize_t n = ::recv(fd_, bin.data(), bin.size(), 0);
+        if (n < 0 && (errno == EAGAIN || errno == EINTR)) return true;
+        if (n <= 0) return false;
+    }
+    return true;
+}
+
+void TcpSocket::end_sending() {
+    ::shutdown(fd_, SHUT_WR);
+}
+
+Duration TcpSocket::rtt() const {
+    tcp_info info{};
+    socklen_t size = sizeof info;
+    if (::getsockopt(fd_, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return {};
+    return std::chrono::microseconds(info.tcpi_rtt);
+}
+
+Result<std::unique_ptr<TcpListener>> TcpListener::open(const quic::Address& local) {
+    NEXAR_TRY(const int fd, open_socket(local.family));
+    std::unique_ptr<TcpListener> out(new TcpListener(fd));
+    set(fd, SOL_SOCKET, SO_REUSEADDR, 1);
+    if (local.family == 6) set(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
+    const quic::SocketAddress address(local);
+    if (::bind(fd, &address.base, address.size) != 0 || ::listen(fd, SOMAXCONN) != 0)
+        return fail(Errc::io, "TCP " + local.text() + ": " + text_of(errno) +
+                                        " (without TCP for bulk data: tcp_bulk = false)");
+    return out;
+}
+
+TcpListener::~TcpListener() {
+    ::close(fd_);
+}
+
+std::optional<TcpListener::Accepted> TcpListener::accept() {
+    quic::SocketAddress from;
+    socklen_t size = sizeof from.v6;
+    const int fd = ::accept4(fd_, &from.base, &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd < 0) return std::nullopt;
+    return Accepted{TcpSocket(fd), quic::Address::from_sockaddr(&from.base)};
+}
+
+}  // namespace nexar::transport

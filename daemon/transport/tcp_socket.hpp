@@ -1,0 +1,70 @@
+// TcpSocket: a TCP socket that does not block, and TcpListener: one that accepts them. Thin: errors become states
+// and texts. The kernel tunes the buffers' sizes; it takes few unsent bytes, so that what is urgent does not wait
+// behind bulk that nothing can overtake any more.
+//
+// Thread: one at a time.
+// Source: tcp(7) (TCP_NODELAY, TCP_NOTSENT_LOWAT, TCP_INFO).
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "core/result.hpp"
+#include "core/time.hpp"
+#include "quic/address.hpp"
+#include "tcp/byte_wire.hpp"
+
+namespace nexar::transport {
+
+class TcpSocket final : public tcp::ByteWire {
+  public:
+    static constexpr int unsent_max = 128 * 1024;
+
+    // `from`: its host is the source address, unless it is any.
+    static Result<TcpSocket> connect(const quic::Address& from, const quic::Address& to);
+    explicit TcpSocket(int fd);
+    TcpSocket(TcpSocket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+    TcpSocket& operator=(TcpSocket&&) = delete;
+    ~TcpSocket();
+
+    int fd() const { return fd_; }
+    // After it became writable: nothing, or why the dial failed ("tcp refused").
+    std::optional<std::string> connect_error() const;
+    Moved receive(MutableBytes into) override;
+    Moved send(Bytes bytes) override;
+    std::string why() const override;
+    struct Peeked {
+        State state = State::blocked;
+        std::byte byte{};
+    };
+    Peeked peek() const;  // the next byte that will be received
+    void end_sending();
+    bool discard();  // what has come; false: the peer sends no more
+    Duration rtt() const;  // zero: not measured
+
+  private:
+    int fd_;  // -1: moved away
+    int error_ = 0;
+};
+
+class TcpListener {
+  public:
+    static Result<std::unique_ptr<TcpListener>> open(const quic::Address& local);
+    ~TcpListener();
+    TcpListener(const TcpListener&) = delete;
+
+    int fd() const { return fd_; }
+    struct Accepted {
+        TcpSocket socket;
+        quic::Address remote;
+    };
+    std::optional<Accepted> accept();  // none: nobody waits
+
+  private:
+    explicit TcpListener(int fd) : fd_(fd) {}
+    int fd_;
+};
+
+}  // namespace nexar::transport
