@@ -253,8 +253,9 @@ std::vector<Key> place_keys() {
                       "where nexarctl shows every user of the host what is his own"),
         text("socket_group", "NEXAR_SOCKET_GROUP", &C::socket_group, "group that may use the admin socket"),
         path("state_dir", "NEXAR_STATE_DIR", &C::state_dir, "identity, certificates, tokens; mode 0700"),
-        listen_address("listen", "NEXAR_LISTEN", &C::listen,
-                       "address for other nodes (UDP); bulk data takes the next port, or ports (UDP and TCP)"),
+        listen_address(
+            "listen", "NEXAR_LISTEN", &C::listen,
+            "address for other nodes (UDP); bulk data takes the next port, or ports (UDP and TCP)"),
         text("advertise", "NEXAR_ADVERTISE", &C::advertise,
              "addresses or interface patterns that other nodes dial"),
         choice("log_level", "NEXAR_LOG_LEVEL", &C::log_level, {"debug", "info", "warn", "error"},

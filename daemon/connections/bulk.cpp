@@ -84,7 +84,8 @@ void BulkConnections::replace_all(Time now) {
     Time at = now;
     for (const auto& [node, index] : by_node_)
         if (peers_.at(index).up)
-            (peers_.at(index).over_tcp() ? tcp_schedule_ : schedule_).start({node, {}}, at += replace_interval);
+            (peers_.at(index).over_tcp() ? tcp_schedule_ : schedule_)
+                .start({node, {}}, at += replace_interval);
 }
 
 void BulkConnections::ask_all() {
@@ -251,7 +252,8 @@ void BulkConnections::redial_tcp(Peer& peer, const Closed& closed, Time now) {
 
 void BulkConnections::start_quic(Peer& peer, bool tcp_first, Duration pace, Time now) {
     peer.quic_waits = tcp_first;
-    schedule_.start({peer.known.node, {}}, tcp_first ? now + config_.tcp_patience : now, pace != Duration{}, pace);
+    schedule_.start({peer.known.node, {}}, tcp_first ? now + config_.tcp_patience : now, pace != Duration{},
+                    pace);
 }
 
 void BulkConnections::dial_tcp_due(Time now) {

@@ -51,7 +51,7 @@ struct KnownPeer {  // `dial`: it is ours to open the bulk connection
     std::string address;
     bool dial = false;
     std::shared_ptr<link::Traffic> traffic{};  // what this shard exchanges with it is counted here; null: not
-    bool tcp = false;  // both ends carry bulk data over TCP
+    bool tcp = false;                          // both ends carry bulk data over TCP
 };
 
 struct BulkState {  // of one peer's bulk connection, for people
@@ -84,7 +84,8 @@ class BulkConnections {
 
     std::optional<BulkState> poll_event();
     Time wake_at() const {
-        return std::min({channels_.wake_at(), schedule_.wake_at(), tcp_schedule_.wake_at(), watch_.wake_at()});
+        return std::min(
+            {channels_.wake_at(), schedule_.wake_at(), tcp_schedule_.wake_at(), watch_.wake_at()});
     }
     std::optional<ConnectionId> conn_of(link::PeerIndex peer) const { return channels_.conn_of(peer); }
     std::vector<link::PeerIndex> peers() const;  // announced, and their incarnation is not over
@@ -93,13 +94,13 @@ class BulkConnections {
   private:
     struct Peer {
         KnownPeer known;
-        std::optional<ConnectionId> dialling;  // the dial that has led to no channel and no failure yet
+        std::optional<ConnectionId> dialling;      // the dial that has led to no channel and no failure yet
         std::optional<ConnectionId> tcp_dialling;  // the same over TCP
         bool up = false;
         Time up_since{};
         CarrierKind carrier = CarrierKind::quic;  // of the connection in use, or the last one
         bool quic_waits = false;                  // for the dial over TCP: tcp_patience
-        std::string tcp_why;                      // of the last failure over TCP; empty: none since it carried
+        std::string tcp_why;  // of the last failure over TCP; empty: none since it carried
         bool over_tcp() const { return up && carrier != CarrierKind::quic; }
     };
     void on_opened(const Opened& opened, Time now);

@@ -152,8 +152,8 @@ void Channels::opened(Conn& c) {
         c.generation = std::max(theirs.generation, next_generation(c.node, false));
         c.send_preamble();
     }
-    opened_.push_back({c.id, c.node, theirs, c.remote, c.we_dialled, c.generation,
-                       c.carried->kind(), agreed(ours_.capabilities, theirs.capabilities)});
+    opened_.push_back({c.id, c.node, theirs, c.remote, c.we_dialled, c.generation, c.carried->kind(),
+                       agreed(ours_.capabilities, theirs.capabilities)});
 }
 
 // What came before both sides had accepted each other.

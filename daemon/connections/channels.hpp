@@ -27,7 +27,7 @@ struct Opened {  // both preambles are known: adopt() or refuse() it
     Preamble theirs;
     std::string remote;
     bool we_dialled = false;
-    uint32_t generation = 0;       // as both ends agreed [P8]
+    uint32_t generation = 0;  // as both ends agreed [P8]
     CarrierKind kind = CarrierKind::quic;
     std::optional<Agreed> agreed;  // none: no version is in both ranges, and adopt() is not allowed [V1]
 };
@@ -59,8 +59,8 @@ class Channels final : public CarrierEvents {
     // `over` null: the carrier of the constructor.
     Result<ConnectionId> dial(Time now, const std::string& address, const std::optional<NodeId>& expected,
                               Carrier* over = nullptr);
-    // A dial that is not needed any more: if it is answered after all, it is closed before the peer has seen a
-    // preamble. One that has been answered goes its way.
+    // A dial that is not needed any more: if it is answered after all, it is closed before the peer has seen
+    // a preamble. One that has been answered goes its way.
     void abandon(ConnectionId dial);
     // A message before the connection is adopted by its receiver; afterwards it goes through the mesh.
     void greet(ConnectionId id, Bytes message);

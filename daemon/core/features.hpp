@@ -71,8 +71,9 @@ static_assert(operation_count - more_operations_from <=
 // wire::CreateQuery and CreateAnswer: what a call of nexar_group_create learns before its deadline.
 constexpr uint64_t feature_of_create_query = feature_bit(FeatureRange::options, 2);
 
-// A daemon that carries bulk data over TCP as well, and one that does so without encryption where the other end
-// wants that too. Both are its configuration's, so known_features() has neither. (docs/protocol/tcp.md [B6] [B7])
+// A daemon that carries bulk data over TCP as well, and one that does so without encryption where the other
+// end wants that too. Both are its configuration's, so known_features() has neither. (docs/protocol/tcp.md
+// [B6] [B7])
 constexpr uint64_t feature_of_tcp_bulk = feature_bit(FeatureRange::carriers, 0);
 constexpr uint64_t feature_of_plain_bulk = feature_bit(FeatureRange::carriers, 1);
 

@@ -92,7 +92,8 @@ class ControlPlane final : public engine::MeshPort, public engine::PeerPort {
 
     const connections::PeerTable& table() const { return connections_.table(); }
     std::optional<quic::ConnectionStats> stats(PeerIndex peer) const;
-    // Of its control connection in use, for connections over TCP (docs/protocol/tcp.md [B2]). None: there is none.
+    // Of its control connection in use, for connections over TCP (docs/protocol/tcp.md [B2]). None: there is
+    // none.
     std::optional<tcp::AttachKey> attach_key(PeerIndex peer) const;
     link::TrafficCounts traffic(PeerIndex peer) const { return mesh_.traffic(peer); }
     link::TrafficCounts traffic() const { return mesh_.traffic()->read(); }

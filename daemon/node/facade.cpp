@@ -270,6 +270,7 @@ report::Status Node::status(Time now) const {
         s.incarnation = member_->incarnation();
         s.sessions = member_->server().sessions();
         s.holes_unguarded = member_->server().holes_unguarded();
+        s.bulk_may_be_plain = config_.tcp_bulk && !config_.encrypt_bulk;
         s.use = report::use_of(member_->tenants());
         s.session_memory_bytes = member_->server().memory_bytes();
         s.groups = member_->engine().groups({});

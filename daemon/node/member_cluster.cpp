@@ -98,8 +98,9 @@ Result<void> Member::build_plane(Time now, const Entry& entry, const quic::Ident
     if (needs_.config.tcp_bulk && !needs_.config.encrypt_bulk) {
         c.table.capabilities.features |= feature_of_plain_bulk;
         needs_.log.warn("bulk_not_encrypted",
-                        {field("why", "encrypt_bulk is false: with nodes that say the same, bulk data goes over "
-                                      "TCP unencrypted, and who can change packets can change it")});
+                        {field("why",
+                               "encrypt_bulk is false: with nodes that say the same, bulk data goes over "
+                               "TCP unencrypted, and who can change packets can change it")});
     }
     c.table.bulk_shards = static_cast<uint16_t>(shard_meshes_.size());
     roster_.text = entry.roster;
@@ -226,7 +227,8 @@ void Member::peer_is_down(Time now, const connections::PeerIsDown& down) {
                                   field("proof", down.proof)});
     engine_->on_peer_down(now, down.peer, down.why, down.proof);
     if (!down.proof) return;  // transfers wait for a new connection
-    for (auto& shard : shards_) shard->post(shards::DropPeer{down.peer, view.info.record.node, view.info.incarnation});
+    for (auto& shard : shards_)
+        shard->post(shards::DropPeer{down.peer, view.info.record.node, view.info.incarnation});
     plane_->drop_peer(down.peer);
     if (departures_.size() >= departures_max) departures_.clear();
     departures_[view.info.record.node] = down.why;

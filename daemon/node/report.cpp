@@ -279,6 +279,7 @@ std::string status(const Status& s) {
                   {"traffic", traffic_json(s.traffic)},
                   {"shards", s.shards},
                   {"workers", s.workers},
+                  {"bulk_may_be_plain", s.bulk_may_be_plain},
                   {"holes_unguarded", text_or_null(s.holes_unguarded)},
                   {"users", users_json(s.use)},
                   {"limits", limits_json(s.use)}});

@@ -100,8 +100,9 @@ struct Status {
     size_t groups = 0, ops_in_flight = 0;
     link::TrafficCounts traffic{};  // with all peers since the start
     size_t shards = 0, workers = 0;
-    std::string holes_unguarded;  // Server::holes_unguarded()
-    std::optional<Use> use{};     // none yet
+    bool bulk_may_be_plain = false;  // encrypt_bulk is false, and TCP is there
+    std::string holes_unguarded;     // Server::holes_unguarded()
+    std::optional<Use> use{};        // none yet
 };
 std::string status(const Status& status);
 

@@ -383,7 +383,7 @@ std::string_view TlsPeer::cipher() const {
 }
 
 Result<std::vector<std::byte>> TlsPeer::export_keying_material(std::string_view label, Bytes context,
-                                                                  size_t bytes) const {
+                                                               size_t bytes) const {
     if (bytes == 0 || bytes > exported_bytes_max)
         return fail(Errc::invalid_argument, "exported keying material: " + std::to_string(bytes) +
                                                 " bytes asked; allowed are 1 to " +

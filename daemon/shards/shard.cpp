@@ -141,7 +141,8 @@ Time Shard::Thread::wake_at() const {
     return std::min({port_->wake_at(), connections_.wake_at(), tcp_ ? tcp_->wake_at() : never});
 }
 
-// ppoll has nanosecond timeouts on every kernel; the third descriptor is the epoll instance of all TCP sockets.
+// ppoll has nanosecond timeouts on every kernel; the third descriptor is the epoll instance of all TCP
+// sockets.
 void Shard::Thread::sleep(Time until) {
     const Time now = loop::Loop::now();
     timespec timeout{};
@@ -152,7 +153,9 @@ void Shard::Thread::sleep(Time until) {
         limit = &timeout;
     }
     const short port_events = port_->wants_writable() ? POLLIN | POLLOUT : POLLIN;
-    pollfd fds[] = {{shard_->wakeup_.fd(), POLLIN, 0}, {port_->fd(), port_events, 0}, {tcp_ ? tcp_->fd() : -1, POLLIN, 0}};
+    pollfd fds[] = {{shard_->wakeup_.fd(), POLLIN, 0},
+                    {port_->fd(), port_events, 0},
+                    {tcp_ ? tcp_->fd() : -1, POLLIN, 0}};
     if (ppoll(fds, 3, limit, nullptr) > 0 && fds[0].revents != 0) shard_->wakeup_.drain();
 }
 

@@ -21,9 +21,9 @@ constexpr std::string_view purpose = "nexar bulk attach 1";
 Proof hmac(const AttachKey& key, Bytes over) {
     Proof out;
     unsigned size = 0;
-    const unsigned char* done = HMAC(
-        EVP_sha256(), key.data(), static_cast<int>(key.size()), reinterpret_cast<const unsigned char*>(over.data()),
-        over.size(), reinterpret_cast<unsigned char*>(out.data()), &size);
+    const unsigned char* done = HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()),
+                                     reinterpret_cast<const unsigned char*>(over.data()), over.size(),
+                                     reinterpret_cast<unsigned char*>(out.data()), &size);
     NEXAR_CHECK(done != nullptr && size == out.size());
     return out;
 }
@@ -32,7 +32,8 @@ template <class T>
 Result<T> read_as(Bytes bytes, const char* what) {
     T out;
     if (bytes.size() != sizeof out)
-        return fail(Errc::protocol_error, std::string(what) + " of " + std::to_string(bytes.size()) + " bytes");
+        return fail(Errc::protocol_error,
+                    std::string(what) + " of " + std::to_string(bytes.size()) + " bytes");
     std::memcpy(static_cast<void*>(&out), bytes.data(), sizeof out);
     return out;
 }

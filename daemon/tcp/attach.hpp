@@ -1,7 +1,7 @@
 // Attach: the proof that a TCP connection belongs to the control connection of the same two daemons
 // (docs/protocol/tcp.md [B2] [B3]). The dialler says hello, the acceptor answers with its proof, the dialler
 // proves itself. The key is exported from the control connection's TLS session (RFC 8446 §7.5), so that who
-// holds only a node's certificate, or repeats what it has heard, attaches nothing. Dry: structs and bytes.
+// holds only a node's certificate, or repeats what it has received, attaches nothing. Dry: structs and bytes.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@ namespace nexar::tcp {
 
 constexpr std::string_view attach_key_label = "EXPORTER-nexar-bulk-attach";
 using AttachKey = std::array<std::byte, 32>;
-using AttachKeyId = std::array<std::byte, 8>;  // names a key and tells nothing of it
+using AttachKeyId = std::array<std::byte, 8>;  // names a key and shows nothing of it
 using Nonce = std::array<std::byte, 32>;
 using Proof = std::array<std::byte, 32>;
 
@@ -59,11 +59,12 @@ struct Answer {
 };
 static_assert(sizeof(Answer) == 112);
 
-Result<Hello> read_hello(Bytes bytes);    // protocol_error names what broke the rules
+Result<Hello> read_hello(Bytes bytes);  // protocol_error names what broke the rules
 Result<Answer> read_answer(Bytes bytes);
 Result<Proof> read_proof(Bytes bytes);
 
-// Of one peer: from its control connections, the latest first. An older one may be the newest of the other end.
+// Of one peer: from its control connections, the latest first. An older one may be the newest of the other
+// end.
 struct AttachKeys {
     Incarnation incarnation;
     std::array<std::optional<AttachKey>, 2> keys;

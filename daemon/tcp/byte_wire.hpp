@@ -1,5 +1,5 @@
-// ByteWire: what a TCP machine reads from and writes to: a socket that does not block (transport/tcp_socket), or
-// memory in tests and in the simulator.
+// ByteWire: what a TCP machine reads from and writes to: a socket that does not block (transport/tcp_socket),
+// or memory in tests and in the simulator.
 #pragma once
 
 #include <cstddef>

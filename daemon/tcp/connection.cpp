@@ -84,8 +84,7 @@ bool Connection::read_head() {
     if (rule) return fail(CloseCode::bad_record, rule, here), false;
     if (!is_class(head_.kind)) return true;
     Incoming& in = in_[head_.kind];
-    if (in.stage && in.bytes + head_.bytes > RecordPool::stage_bytes)
-        deliver(static_cast<Class>(head_.kind));
+    if (in.stage && in.bytes + head_.bytes > RecordPool::stage_bytes) deliver(static_cast<Class>(head_.kind));
     if (!in.stage) in.stage = shared_->pool.take_stage();
     return !ended_;
 }
@@ -99,12 +98,14 @@ MutableBytes Connection::payload_place() {
 
 // What a path has broken must not be combined.
 bool Connection::checksum_agrees(Time) {
-    const Stream::Step step = stream_->read(MutableBytes(checksum_).subspan(checksum_bytes_), checksum_bytes_);
+    const Stream::Step step =
+        stream_->read(MutableBytes(checksum_).subspan(checksum_bytes_), checksum_bytes_);
     if (step == Stream::Step::failed) return lost(stream_->why()), false;
     if (step == Stream::Step::blocked) return false;
-    const Bytes payload = is_class(head_.kind)
-                              ? Bytes(in_[head_.kind].stage.get() + in_[head_.kind].bytes - head_.bytes, head_.bytes)
-                              : Bytes(control_).first(head_.bytes);
+    const Bytes payload =
+        is_class(head_.kind)
+            ? Bytes(in_[head_.kind].stage.get() + in_[head_.kind].bytes - head_.bytes, head_.bytes)
+            : Bytes(control_).first(head_.bytes);
     const uint32_t right = crc32c(payload, crc32c(std::as_bytes(std::span(&head_, 1))));
     if (std::memcmp(&right, checksum_.data(), sizeof right) == 0) return true;
     return fail(CloseCode::bad_record, "a record whose checksum is wrong", here), false;
@@ -131,8 +132,8 @@ void Connection::deliver(Class cls) {
 }
 
 void Connection::note_received(Time now) {
-    const uint64_t unreported = std::reduce(received_.begin(), received_.end()) -
-                                std::reduce(reported_.begin(), reported_.end());
+    const uint64_t unreported =
+        std::reduce(received_.begin(), received_.end()) - std::reduce(reported_.begin(), reported_.end());
     ack_at_ = unreported >= ack_bytes ? now : std::min(ack_at_, now + ack_delay);
 }
 
@@ -184,7 +185,8 @@ void Connection::on_close(Bytes payload) {
 }
 
 void Connection::queue_record(RecordKind kind, Bytes payload) {
-    control_out_.append(static_cast<uint8_t>(kind), std::span(&payload, 1), control_payload_max, shared_->pool);
+    control_out_.append(static_cast<uint8_t>(kind), std::span(&payload, 1), control_payload_max,
+                        shared_->pool);
 }
 
 void Connection::queue_acknowledge() {
@@ -216,7 +218,7 @@ void Connection::close(uint64_t code, const std::string& reason) {
     if (ended_) return;
     const std::string text = reason.substr(0, close_reason_bytes_max);
     end({code, here, text, false, true});
-    if (state_ == State::securing) return;  // nothing can be said yet
+    if (state_ == State::securing) return;  // nothing can be sent yet
     std::vector<std::byte> payload;
     Writer w(payload);
     w.put(code);

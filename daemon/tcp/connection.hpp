@@ -2,7 +2,8 @@
 // class (docs/protocol/tcp.md). Dry: it reads and writes a ByteWire when its owner says that this may help,
 // and has no clock.
 //
-//     securing ──stream open──▶ attaching ──both proofs──▶ open ──close, end of the peer, rule broken──▶ ended
+//     securing ──stream open──▶ attaching ──both proofs──▶ open ──close, end of the peer, rule broken──▶
+//     ended
 //
 // Nothing here calls back but the Receiver, from inside of on_readable() and set_receiver().
 #pragma once
@@ -43,7 +44,7 @@ struct Ended {
     std::string cause;   // "closed by the peer"
     std::string reason;  // as it was given to close(), by the peer or here
     bool by_peer = false;
-    bool is_ours = false;  // ended here: the peer is told
+    bool is_ours = false;  // ended here: the peer is notified
 };
 
 // What all connections of one thread share.
@@ -85,8 +86,8 @@ class Connection {
     bool on_readable(Time now, size_t quantum);
     void on_broken() { lost("the connection broke"); }  // the wire reports nothing else any more
     void on_keys(Time now);  // the ring has others; only a connection that waits_for_key() asks again
-    // Encrypts and sends, the most urgent class first, about `quantum` bytes. True: there is more to send and the
-    // wire accepts it.
+    // Encrypts and sends, the most urgent class first, about `quantum` bytes. True: there is more to send and
+    // the wire accepts it.
     bool flush(Time now, size_t quantum);
     bool wants_writable() const { return stream_->wants_writable(); }
     bool wants_readable() const { return !ended_ && !reading_waits(); }
@@ -100,7 +101,7 @@ class Connection {
     void set_receiver(ByteReceiver* receiver) { receiver_ = receiver; }
     void hold_credit(bool held);
     void close(uint64_t code, const std::string& reason);
-    // Ended, and the peer was told as far as the wire took it.
+    // Ended, and the peer was notified as far as the wire took it.
     bool is_done() const { return ended_ && !has_unsent(); }
     uint64_t received_bytes() const { return received_bytes_; }
 

@@ -15,8 +15,6 @@ Bytes bytes_of(const T& value) {
 
 constexpr const char* here = "refused here";
 
-
-
 }  // namespace
 
 void Connection::say_hello() {

@@ -1,5 +1,5 @@
-// HalfOpen: which accepted connections may exist that have not attached yet [B5]. As for QUIC's handshakes, a few
-// addresses cannot exclude all others. Dry.
+// HalfOpen: which accepted connections may exist that have not attached yet [B5]. As for QUIC's handshakes, a
+// few addresses cannot exclude all others. Dry.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,6 @@
-// PlainStream: records as they are, for nodes whose configurations both say so [B7]. The attach proof shows who
-// dialled; a checksum of each record finds what a broken path did, and nothing hides or protects the bytes.
+// PlainStream: records as they are, for nodes whose configurations both say so [B7]. The attach proof shows
+// who dialled; a checksum of each record finds what a broken path did, and nothing hides or protects the
+// bytes.
 #pragma once
 
 #include <array>
@@ -11,9 +12,9 @@ namespace nexar::tcp {
 class PlainStream final : public Stream {
   public:
     // The first bytes of a dialler: TLS begins with 0x16 (RFC 8446 §5.1).
-    static constexpr std::array<std::byte, 8> magic = {
-        std::byte{'N'}, std::byte{'X'}, std::byte{'R'}, std::byte{'P'},
-        std::byte{'L'}, std::byte{'A'}, std::byte{'I'}, std::byte{'2'}};
+    static constexpr std::array<std::byte, 8> magic = {std::byte{'N'}, std::byte{'X'}, std::byte{'R'},
+                                                       std::byte{'P'}, std::byte{'L'}, std::byte{'A'},
+                                                       std::byte{'I'}, std::byte{'2'}};
 
     PlainStream(ByteWire& wire, bool dials) : Stream(wire), dials_(dials) {}
 
@@ -21,7 +22,9 @@ class PlainStream final : public Stream {
     std::optional<NodeId> peer() const override { return std::nullopt; }
     std::vector<std::byte> binding() const override { return std::vector<std::byte>(32); }
     Step read(MutableBytes into, size_t& filled) override;
-    Step write(Bytes record) override { return has_unsent() ? append_and_flush(record) : send_directly(record); }
+    Step write(Bytes record) override {
+        return has_unsent() ? append_and_flush(record) : send_directly(record);
+    }
 
   private:
     Step append_and_flush(Bytes record);

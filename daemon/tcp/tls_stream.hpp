@@ -17,9 +17,7 @@ class TlsStream final : public Stream, private quic::TlsPeer {
 
     Step open() override;
     std::optional<NodeId> peer() const override { return quic::TlsPeer::peer(); }
-    std::optional<WallSeconds> peer_valid_until() const override {
-        return quic::TlsPeer::peer_valid_until();
-    }
+    std::optional<WallSeconds> peer_valid_until() const override { return quic::TlsPeer::peer_valid_until(); }
     std::vector<std::byte> binding() const override;
     Step read(MutableBytes into, size_t& filled) override;
     Step write(Bytes record) override;
@@ -30,7 +28,7 @@ class TlsStream final : public Stream, private quic::TlsPeer {
     Step failed();
 
     uint64_t records_ = 0;     // written with the present key
-    bool wire_ended_ = false;  // the library was told so
+    bool wire_ended_ = false;  // the library was notified
     bool wire_broken_ = false;
 };
 

@@ -196,7 +196,7 @@ void TcpCarrier::accept(Time now) {
     }
 }
 
-// The first byte tells TLS (0x16) and the plain kind apart; what is neither fails in either.
+// The first byte distinguishes TLS (0x16) from the plain kind; what is neither fails in either.
 void TcpCarrier::begin(Conn& conn) {
     tcp::Mode mode = tcp::Mode::tls;
     if (conn.dialled) {
@@ -229,8 +229,8 @@ bool TcpCarrier::receive(Time now, connections::CarrierEvents& events) {
         conn->is_unread = false;
         read(now, *conn, events);
     }
-    for (int i = 0; i < n; ++i) on_ready(now, ready[static_cast<size_t>(i)].data.u64,
-                                         ready[static_cast<size_t>(i)].events, events);
+    for (int i = 0; i < n; ++i)
+        on_ready(now, ready[static_cast<size_t>(i)].data.u64, ready[static_cast<size_t>(i)].events, events);
     on_time(now);
     return work;
 }
@@ -276,8 +276,8 @@ void TcpCarrier::report(Conn& conn, Time now, connections::CarrierEvents& events
         half_open_.remove(conn.id);
         if (!conn.dialled) conn.round_trip = conn.socket.rtt();
         note_certificate(now, machine);
-        events.on_connected(now, {public_id(conn.id), machine.peer(), conn.remote.text(), conn.dialled.has_value()},
-                            conn);
+        events.on_connected(
+            now, {public_id(conn.id), machine.peer(), conn.remote.text(), conn.dialled.has_value()}, conn);
     }
     if (conn.connected && machine.received_bytes() != conn.received && !machine.ended()) {
         conn.received = machine.received_bytes();
@@ -338,7 +338,7 @@ bool TcpCarrier::flush(Time now, Conn& conn, connections::CarrierEvents& events)
     return more || is_news;
 }
 
-// Reports the end once; then the connection lingers until the peer has heard it, or goes.
+// Reports the end once; then the connection lingers until the peer has received it, or goes.
 void TcpCarrier::end(Time now, Conn& conn, connections::CarrierEvents& events) {
     half_open_.remove(conn.id);
     connections::ClosedBy why{0, conn.dial_failure, {}, false};
@@ -400,7 +400,8 @@ void TcpCarrier::on_time(Time now) {
         Conn* conn = find(dials_.front().second);
         if (!conn || conn->connected || conn->closed) continue;
         conn->dial_failure = "tcp not answered";
-        if (conn->machine) conn->machine->close(static_cast<uint64_t>(tcp::CloseCode::too_late), conn->dial_failure);
+        if (conn->machine)
+            conn->machine->close(static_cast<uint64_t>(tcp::CloseCode::too_late), conn->dial_failure);
         conn->connecting = false;
         touch(*conn);
     }

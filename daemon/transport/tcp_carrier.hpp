@@ -1,8 +1,8 @@
-// TcpCarrier: the TCP connections of one shard as a connections::Carrier: a listener, an epoll instance, and a
-// tcp::Connection on each socket. It moves bytes and has no policy.
+// TcpCarrier: the TCP connections of one shard as a connections::Carrier: a listener, an epoll instance, and
+// a tcp::Connection on each socket. It moves bytes and has no policy.
 //
-// One turn: receive(), on_time(), the owner's own work, flush(). A call gives each connection a quantum, so no
-// peer's socket keeps the others waiting; its result says whether to call again at once.
+// One turn: receive(), on_time(), the owner's own work, flush(). A call gives each connection a quantum, so
+// no peer's socket keeps the others waiting; its result says whether to call again at once.
 //
 // Thread: its owner's.
 #pragma once
@@ -102,10 +102,10 @@ class TcpCarrier final : public connections::Carrier, private tcp::KeyRing {
     tcp::HalfOpen half_open_;
     std::deque<std::pair<Time, uint64_t>> dials_;      // when each has had its time, in order
     std::deque<std::pair<Time, uint64_t>> lingering_;  // the same of ended ones
-    std::vector<uint64_t> unread_;    // may have more that the kernel does not report again
-    std::vector<uint64_t> touched_;   // have something to send, or have ended
+    std::vector<uint64_t> unread_;                     // may have more that the kernel does not report again
+    std::vector<uint64_t> touched_;                    // have something to send, or have ended
     std::set<std::pair<Time, uint64_t>> acks_;
-    Time certificates_at_ = never;    // when the next certificate that a peer showed expires
+    Time certificates_at_ = never;  // when the next certificate that a peer showed expires
 };
 
 }  // namespace nexar::transport

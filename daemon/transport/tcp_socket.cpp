@@ -127,7 +127,7 @@ Result<std::unique_ptr<TcpListener>> TcpListener::open(const quic::Address& loca
     const quic::SocketAddress address(local);
     if (::bind(fd, &address.base, address.size) != 0 || ::listen(fd, SOMAXCONN) != 0)
         return fail(Errc::io, "TCP " + local.text() + ": " + text_of(errno) +
-                                        " (without TCP for bulk data: tcp_bulk = false)");
+                                  " (without TCP for bulk data: tcp_bulk = false)");
     return out;
 }
 

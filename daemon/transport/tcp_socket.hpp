@@ -1,6 +1,6 @@
-// TcpSocket: a TCP socket that does not block, and TcpListener: one that accepts them. Thin: errors become states
-// and texts. The kernel tunes the buffers' sizes; it takes few unsent bytes, so that what is urgent does not wait
-// behind bulk that nothing can overtake any more.
+// TcpSocket: a TCP socket that does not block, and TcpListener: one that accepts them. Thin: errors become
+// states and texts. The kernel tunes the buffers' sizes; it takes few unsent bytes, so that what is urgent
+// does not wait behind bulk that nothing can overtake any more.
 //
 // Thread: one at a time.
 // Source: tcp(7) (TCP_NODELAY, TCP_NOTSENT_LOWAT, TCP_INFO).
@@ -41,7 +41,7 @@ class TcpSocket final : public tcp::ByteWire {
     };
     Peeked peek() const;  // the next byte that will be received
     void end_sending();
-    bool discard();  // what has come; false: the peer sends no more
+    bool discard();        // what has come; false: the peer sends no more
     Duration rtt() const;  // zero: not measured
 
   private:

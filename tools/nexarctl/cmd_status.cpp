@@ -1,7 +1,9 @@
 // nexarctl status: this node and how it sees the others.
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "nexarctl/client.hpp"
 #include "nexarctl/commands.hpp"
@@ -54,19 +56,41 @@ std::string data_text(const json& of, const char* direction) {
     return bytes_text(bytes);
 }
 
+// Which carrier each shard's connection has: "tcp", or QUIC and why; shards that have the same are shown
+// once.
+std::string bulk_text(const json& peer) {
+    std::vector<std::string> shown;
+    for (const auto& b : list_of(peer, "bulk")) {
+        if (!flag_of(b, "up")) continue;
+        std::string text = text_of(b, "carrier");
+        if (!flag_of(b, "encrypted")) text += ", NOT ENCRYPTED";
+        if (!text_of(b, "carrier_why").empty()) text += ": " + text_of(b, "carrier_why");
+        if (std::ranges::find(shown, text) == shown.end()) shown.push_back(std::move(text));
+    }
+    std::string out;
+    for (const std::string& text : shown) out += (out.empty() ? "" : "; ") + text;
+    return out;
+}
+
 std::string peers_text(const json& status) {
     const json& peers = list_of(status, "peers");
     if (peers.empty()) return "no peers\n";
-    Table table(
-        {"PEER", "STATE", "ADDRESS", ">RTT", ">LAST PACKET", ">SENT", ">RECEIVED", ">INCARNATION", "WHY"});
+    Table table({"PEER", "STATE", "ADDRESS", ">RTT", ">LAST PACKET", ">SENT", ">RECEIVED", ">INCARNATION",
+                 "BULK DATA", "WHY"});
     for (const auto& p : peers)
         table.row(
             {node_text(p), text_of(p, "state"), text_of(p, "address"),
              has(p, "rtt_ms") ? milliseconds_text(number_of(p, "rtt_ms")) : "",
              has(p, "received_ago_ms") ? milliseconds_text(number_of(p, "received_ago_ms")) + " ago" : "",
              data_text(p, "sent"), data_text(p, "received"), std::to_string(count_of(p, "incarnation")),
-             why_text(p)});
+             bulk_text(p), why_text(p)});
     return table.text();
+}
+
+// What this node's configuration permits; with which peers it is so, the table shows.
+std::string plain_text(const json& status) {
+    if (!flag_of(status, "bulk_may_be_plain")) return "";
+    return "WARNING      encrypt_bulk is false: bulk data is NOT ENCRYPTED to nodes that say the same\n";
 }
 
 std::string holes_text(const json& status) {
@@ -157,7 +181,7 @@ std::string render_status(const json& s) {
                {"threads", std::to_string(count_of(s, "shards")) + " for bulk data, " +
                                std::to_string(count_of(s, "workers")) + " for reductions"},
            }) +
-           holes_text(s) + "\n" + peers_text(s) + users_text(s);
+           holes_text(s) + plain_text(s) + "\n" + peers_text(s) + users_text(s);
 }
 
 std::unique_ptr<Command> make_status() {

@@ -51,7 +51,7 @@ TEST_CASE("messages of a wrong size, magic or version are refused", "[tcp][B4]")
     CHECK_FALSE(read_proof(none));
 }
 
-TEST_CASE("a key's name tells nothing of it, and differs", "[tcp][B3]") {
+TEST_CASE("a key's name shows nothing of it, and differs", "[tcp][B3]") {
     AttachKey a{}, b{};
     b[0] = std::byte{1};
     CHECK(id_of(a) != id_of(b));

@@ -181,14 +181,14 @@ TEST_CASE("another incarnation or shard than the proof's is refused", "[tcp][B2]
     CHECK_FALSE(q.a.machine->is_open());
 }
 
-// In plain mode a listener hears all: what it repeats attaches nothing, since the acceptor's nonce is new.
-TEST_CASE("what was heard once attaches nothing again", "[tcp][B2]") {
-    std::vector<std::byte> heard;
+// In plain mode a listener receives all: what it repeats attaches nothing, since the acceptor's nonce is new.
+TEST_CASE("what was received once attaches nothing again", "[tcp][B2]") {
+    std::vector<std::byte> copied;
     TcpPair p;
     p.start(Mode::plain);
     for (int i = 0; i < 10; ++i) {
         p.a.turn(p.now);
-        heard.insert(heard.end(), p.forth.bytes.begin(), p.forth.bytes.end());
+        copied.insert(copied.end(), p.forth.bytes.begin(), p.forth.bytes.end());
         p.b.turn(p.now);
     }
     REQUIRE(p.open());
@@ -196,7 +196,7 @@ TEST_CASE("what was heard once attaches nothing again", "[tcp][B2]") {
     again.shared.self = p.b.shared.self;
     again.shared.incarnation = p.b.shared.incarnation;
     again.keys.rows = p.b.keys.rows;
-    p.forth.bytes = heard;
+    p.forth.bytes = copied;
     again.start(Mode::plain, std::nullopt);
     for (int i = 0; i < 10; ++i) again.turn(p.now);
     CHECK_FALSE(again.machine->is_open());
@@ -277,7 +277,7 @@ TEST_CASE("TLS to an acceptor of plain connections, and the reverse, is refused"
     }
 }
 
-TEST_CASE("a close tells the peer code and reason, and what was written before may be lost", "[tcp][B10]") {
+TEST_CASE("a close gives the peer code and reason, and what was written before may be lost", "[tcp][B10]") {
     TcpPair p;
     p.start();
     p.run();

@@ -8,7 +8,8 @@ using namespace nexar::tcp;
 
 namespace {
 quic::Address host(unsigned n) {
-    return *quic::Address::parse("10.0." + std::to_string(n / 250) + "." + std::to_string(1 + n % 250) + ":1");
+    return *quic::Address::parse("10.0." + std::to_string(n / 250) + "." + std::to_string(1 + n % 250) +
+                                 ":1");
 }
 }  // namespace
 
@@ -26,7 +27,8 @@ TEST_CASE("a few sites cannot exclude all others", "[tcp][B5]") {
     HalfOpen open;
     uint64_t id = 0;
     for (unsigned site = 0; site < HalfOpen::total_max / HalfOpen::per_site_max; ++site)
-        for (size_t i = 0; i < HalfOpen::per_site_max; ++i) CHECK(open.add(Time{}, id++, host(site)).accepted);
+        for (size_t i = 0; i < HalfOpen::per_site_max; ++i)
+            CHECK(open.add(Time{}, id++, host(site)).accepted);
     CHECK(open.size() == HalfOpen::total_max);
     const auto newcomer = open.add(Time{}, 1000, host(100));
     CHECK(newcomer.accepted);

@@ -90,10 +90,9 @@ struct End final : tcp::ByteReceiver {
         quic::Identity identity{leaf.certificate_pem, leaf.private_key_pem, authority().certificate_pem()};
         quic::Config config;
         config.alpns = {std::string(tcp::alpn_bulk)};
-        context = *quic::TlsContext::make(identity, config,
-                                          [](const quic::PeerChain& chain, std::string_view) {
-                                              return node_id_of(chain.front());
-                                          });
+        context = *quic::TlsContext::make(
+            identity, config,
+            [](const quic::PeerChain& chain, std::string_view) { return node_id_of(chain.front()); });
     }
     void start(tcp::Mode mode, std::optional<NodeId> dial) {
         std::unique_ptr<tcp::Stream> stream;

@@ -22,10 +22,11 @@ TEST_CASE("a header that breaks a rule is named", "[tcp][B4]") {
     CHECK(broken_rule({0, 0, 0, 1}) == nullptr);
     CHECK(broken_rule({3, 1, 0, record_payload_max}) == nullptr);
     CHECK(broken_rule({8, 1, 0, 32}) == nullptr);
-    for (const RecordHead bad : {RecordHead{4, 0, 0, 1}, RecordHead{10, 0, 0, 1}, RecordHead{19, 0, 0, 1},
-                                 RecordHead{255, 0, 0, 1}, RecordHead{0, 2, 0, 1}, RecordHead{0, 0, 1, 1},
-                                 RecordHead{0, 0, 0, 0}, RecordHead{3, 0, 0, record_payload_max + 1},
-                                 RecordHead{8, 0, 0, control_payload_max + 1}, RecordHead{0, 0, 0, UINT32_MAX}})
+    for (const RecordHead bad :
+         {RecordHead{4, 0, 0, 1}, RecordHead{10, 0, 0, 1}, RecordHead{19, 0, 0, 1}, RecordHead{255, 0, 0, 1},
+          RecordHead{0, 2, 0, 1}, RecordHead{0, 0, 1, 1}, RecordHead{0, 0, 0, 0},
+          RecordHead{3, 0, 0, record_payload_max + 1}, RecordHead{8, 0, 0, control_payload_max + 1},
+          RecordHead{0, 0, 0, UINT32_MAX}})
         CHECK(broken_rule(bad) != nullptr);
 }
 
