@@ -28,6 +28,7 @@ struct SimPort::End final : connections::CarriedConnection {
     void hold_credit(bool) override {}
     void set_receiver(connections::Receiver* to) override { receiver = to; }
     Duration rtt() const override { return round_trip; }
+    connections::CarrierKind kind() const override { return port->kind; }
 };
 
 struct Internet::Wire {
@@ -52,7 +53,7 @@ SimPort& Internet::open_port(const NodeId& node, const std::string& address) {
 Result<ConnectionId> SimPort::dial(Time, const std::string& to, const std::optional<NodeId>& expected) {
     ++dials;
     const ConnectionId id(internet_->next_connection_++);
-    internet_->clock_.after(internet_->delay(), [this, id, to, expected] {
+    internet_->clock_.after(internet_->delay(), [this, id, to = to + dial_suffix, expected] {
         if (!dead) internet_->connect(*this, id, to, expected);
     });
     return id;
@@ -63,6 +64,10 @@ void Internet::connect(SimPort& from, ConnectionId id, const std::string& addres
     const auto there = std::ranges::find_if(
         ports_, [&](const auto& port) { return !port->dead && port->address == address; });
     if (from.is_cut_ || (there != ports_.end() && (*there)->is_cut_)) return;
+    if (there != ports_.end() && (*there)->refuses) {
+        from.events->on_closed(clock_.now(), id, {0, "tcp refused", {}});
+        return from.after_input();
+    }
     if (there == ports_.end() || (expected && *expected != (*there)->node)) {
         from.events->on_closed(clock_.now(), id, {0, "no answer", "no such node there"});
         return from.after_input();

@@ -27,6 +27,10 @@ class SimPort final : public connections::Carrier {
     std::function<void()> after_input;  // the daemon's turn
     bool dead = false;                  // its process has ended: nothing is reported any more
     size_t dials = 0;
+    // As TCP beside QUIC: what is dialled is the port of that name, and dials may be refused.
+    connections::CarrierKind kind = connections::CarrierKind::quic;
+    std::string dial_suffix;
+    bool refuses = false;
 
     Result<connections::ConnectionId> dial(Time now, const std::string& address,
                                            const std::optional<NodeId>& expected) override;

@@ -33,6 +33,7 @@ struct ClusterShape {
     Duration collective_timeout{30s};
     Duration barrier_timeout{30s};
     std::map<uint32_t, Capabilities> capabilities;  // by identity; of the others: this build's
+    bool tcp_bulk = false;                          // bulk connections over TCP as well (nodes.hpp)
     bool connected = true;  // false: nodes find each other by their peer tables (nodes.hpp)
 };
 

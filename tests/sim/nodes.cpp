@@ -10,10 +10,12 @@ using namespace connections;
 struct Nodes::Node {
     uint32_t number = 0;
     Host* host = nullptr;
-    SimPort *control_port = nullptr, *bulk_port = nullptr;
+    SimPort *control_port = nullptr, *bulk_port = nullptr, *tcp_port = nullptr;  // tcp_port null: none
     std::unique_ptr<ControlConnections> control;
     std::unique_ptr<BulkConnections> bulk;
     std::map<PeerIndex, NodeId> peers;
+    std::map<NodeId, BulkState> bulk_states;  // as reported last
+    std::map<CarrierKind, size_t> moves;
     std::vector<std::string> notes, note_events;
     std::vector<Happened> happened;
     std::vector<Time> dialled_at;
@@ -27,6 +29,8 @@ namespace {
 std::string bulk_address(const std::string& control) {
     return control + "/bulk";
 }
+
+constexpr const char* tcp_suffix = "/tcp";
 
 }  // namespace
 
@@ -53,11 +57,18 @@ uint32_t Nodes::start(uint32_t identity, uint64_t incarnation, const std::string
     node.bulk_port = &internet_.open_port(node.host->id, bulk_address(address));
     node.control = std::make_unique<ControlConnections>(config, *node.control_port, *node.host->meshes[0],
                                                         cluster_.clock.random.next(), cluster_.clock.now());
-    node.bulk = std::make_unique<BulkConnections>(bulk, *node.bulk_port, *node.host->meshes[1]);
+    if (cluster_.shape.tcp_bulk) {
+        node.tcp_port = &internet_.open_port(node.host->id, bulk_address(address) + tcp_suffix);
+        node.tcp_port->kind = CarrierKind::tcp;
+        node.tcp_port->dial_suffix = tcp_suffix;
+    }
+    node.bulk =
+        std::make_unique<BulkConnections>(bulk, *node.bulk_port, *node.host->meshes[1], node.tcp_port);
     node.control_port->events = &node.control->events();
     node.bulk_port->events = &node.bulk->events();
-    for (SimPort* port : {node.control_port, node.bulk_port})
-        port->after_input = [this, &node] { turn(node); };
+    if (node.tcp_port) node.tcp_port->events = &node.bulk->events();
+    for (SimPort* port : {node.control_port, node.bulk_port, node.tcp_port})
+        if (port) port->after_input = [this, &node] { turn(node); };
     node.host->table = [this, &node](link::PeerIndex peer, const wire::Message& message) {
         ++node.messages;
         const bool taken = node.control->on_message(peer, message, cluster_.clock.now());
@@ -84,9 +95,11 @@ void Nodes::turn(Node& node) {
     node.control->on_time(now);
     while (const auto event = node.control->poll_event()) act(node, *event);
     node.bulk->on_time(now);
-    while (const auto event = node.bulk->poll_event())
+    while (const auto event = node.bulk->poll_event()) {
+        note_carrier(node, *event);
         if (!event->cut_off.empty())
             node.host->engine->on_bulk_cut_off(now, event->peer, event->cut_off, event->why);
+    }
     for (size_t i = dials; i < node.control_port->dials; ++i) node.dialled_at.push_back(now);
     node.control->check_invariants();
     node.bulk->check_invariants();
@@ -100,6 +113,12 @@ void Nodes::turn(Node& node) {
         node.wakes_at = never;
         turn(node);
     });
+}
+
+void Nodes::note_carrier(Node& node, const BulkState& state) {
+    BulkState& before = node.bulk_states[node.peers[state.peer]];
+    if (state.up && before.peer == state.peer && before.carrier != state.carrier) ++node.moves[state.carrier];
+    before = state;
 }
 
 void Nodes::act(Node& node, const ControlEvent& event) {
@@ -135,8 +154,8 @@ void Nodes::peer_up(Node& node, const PeerIsUp& up) {
     const NodeId& peer = up.info.record.node;
     node.peers[up.info.peer] = peer;
     node.happened.push_back({peer, up.info.peer, true, false, {}});
-    const KnownPeer known{up.info.peer, peer, up.info.incarnation, bulk_address(up.remote),
-                          node.host->id < peer};
+    const KnownPeer known{up.info.peer,         peer,    up.info.incarnation,    bulk_address(up.remote),
+                          node.host->id < peer, nullptr, cluster_.shape.tcp_bulk};
     to_shard(node, [this, &node, known] { node.bulk->introduce(known, cluster_.clock.now()); });
     node.host->engine->on_peer_up(cluster_.clock.now(), up.info.peer, peer, up.info.incarnation);
 }
@@ -161,9 +180,11 @@ void Nodes::kill(uint32_t host, const std::vector<uint32_t>& unaware) {
     for (const uint32_t other : unaware) {
         ports.push_back(nodes_.at(other)->control_port);
         ports.push_back(nodes_.at(other)->bulk_port);
+        if (nodes_.at(other)->tcp_port) ports.push_back(nodes_.at(other)->tcp_port);
     }
     node.control_port->kill(ports);
     node.bulk_port->kill(ports);
+    if (node.tcp_port) node.tcp_port->kill(ports);
 }
 
 void Nodes::leave(uint32_t host) {
@@ -181,8 +202,30 @@ void Nodes::reset_bulk(uint32_t a, uint32_t b) {
     nodes_.at(a)->bulk_port->reset(*nodes_.at(b)->bulk_port);
 }
 
+void Nodes::reset_tcp(uint32_t a, uint32_t b) {
+    nodes_.at(a)->tcp_port->reset(*nodes_.at(b)->tcp_port);
+}
+void Nodes::refuse_tcp(uint32_t host, bool refuses) {
+    nodes_.at(host)->tcp_port->refuses = refuses;
+}
+std::optional<CarrierKind> Nodes::carrier(uint32_t a, uint32_t b) const {
+    const auto& states = nodes_.at(a)->bulk_states;
+    const auto at = states.find(nodes_.at(b)->host->id);
+    if (at == states.end() || !at->second.up) return std::nullopt;
+    return at->second.carrier;
+}
+std::string Nodes::carrier_why(uint32_t a, uint32_t b) const {
+    return nodes_.at(a)->bulk_states.at(nodes_.at(b)->host->id).carrier_why;
+}
+size_t Nodes::carrier_moves(uint32_t host, CarrierKind to) const {
+    const auto& moves = nodes_.at(host)->moves;
+    const auto at = moves.find(to);
+    return at == moves.end() ? 0 : at->second;
+}
+
 void Nodes::cut_bulk(uint32_t host) {
     nodes_.at(host)->bulk_port->cut();
+    if (nodes_.at(host)->tcp_port) nodes_.at(host)->tcp_port->cut();
 }
 
 const PeerTable& Nodes::table(uint32_t host) const {
@@ -195,7 +238,9 @@ bool Nodes::are_connected(const Node& from, const Node& to) const {
     if (!mine || !theirs || from.control_port->other_end(*mine) != theirs) return false;
     const auto my_bulk = from.bulk->conn_of(*from.control->table().index_of(to.host->id));
     const auto their_bulk = to.bulk->conn_of(*to.control->table().index_of(from.host->id));
-    return my_bulk && their_bulk && from.bulk_port->other_end(*my_bulk) == their_bulk;
+    if (!my_bulk || !their_bulk) return false;
+    if (from.tcp_port && from.tcp_port->other_end(*my_bulk) == their_bulk) return true;
+    return from.bulk_port->other_end(*my_bulk) == their_bulk;
 }
 
 bool Nodes::meshed(const std::vector<uint32_t>& hosts) const {

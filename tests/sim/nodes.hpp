@@ -5,6 +5,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,13 @@ class Nodes {
     // Ends the control connection, or the bulk connection, of two nodes.
     void reset(uint32_t a, uint32_t b);
     void reset_bulk(uint32_t a, uint32_t b);
+    void reset_tcp(uint32_t a, uint32_t b);        // the same of their bulk connection over TCP
+    void refuse_tcp(uint32_t host, bool refuses);  // dials over TCP to it
+    // Which carrier the bulk connection from a to b has, as was reported to a last, and why; none: it is
+    // down.
+    std::optional<connections::CarrierKind> carrier(uint32_t a, uint32_t b) const;
+    std::string carrier_why(uint32_t a, uint32_t b) const;
+    size_t carrier_moves(uint32_t host, connections::CarrierKind to) const;  // from the other kind
     void cut_bulk(uint32_t host);  // its port for bulk connections takes and lets out nothing any more
 
     const connections::PeerTable& table(uint32_t host) const;
@@ -51,6 +59,7 @@ class Nodes {
     struct Node;
 
     void turn(Node& node);
+    void note_carrier(Node& node, const connections::BulkState& state);
     void act(Node& node, const connections::ControlEvent& event);
     void peer_up(Node& node, const connections::PeerIsUp& up);
     void peer_down(Node& node, const connections::PeerIsDown& down);
