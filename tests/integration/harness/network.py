@@ -40,13 +40,14 @@ class Network:
 
     def deafen(self, host, speaker):
         """What `speaker` sends no longer reaches `host`; the other direction works."""
-        self._filter(host, f"ip saddr {self.address(speaker)} drop")
+        self.filter(host, f"ip saddr {self.address(speaker)} drop")
 
     def block(self, host, speaker, port):
-        """The same, of what it sends to one UDP port."""
-        self._filter(host, f"ip saddr {self.address(speaker)} udp dport {port} drop")
+        """The same, of what it sends to one port, over UDP or TCP."""
+        self.filter(host, f"ip saddr {self.address(speaker)} meta l4proto {{ tcp, udp }} th dport {port} drop")
 
-    def _filter(self, host, rule):
+    def filter(self, host, rule):
+        """A rule of nftables for what comes to the host."""
         namespace = self.namespace(host)
         if host not in self._filtered:
             try:
@@ -63,7 +64,7 @@ class Network:
 
     def lose(self, host, percent):
         """So many of all datagrams that come to the host are lost on the way."""
-        self._filter(host, f"numgen random mod 100 < {percent} counter drop")
+        self.filter(host, f"numgen random mod 100 < {percent} counter drop")
 
     def lost(self, host):
         """How many have been."""

@@ -1,0 +1,108 @@
+"""Bulk data over TCP, and over QUIC where TCP does not pass:
+
+    node 1: rank 0 ── switch ── node 2: rank 1
+"""
+from harness import *
+from harness.system import run_in
+from harness.values import check, given, reduced
+
+BULK_PORT = 7655
+
+
+def bulk(node):
+    """Of the only peer, on the only shard."""
+    return node.status()["peers"][0]["bulk"][0]
+
+
+def await_carrier(cluster, carrier):
+    eventually(lambda: all(bulk(node)["up"] and bulk(node)["carrier"] == carrier for node in cluster),
+               f"bulk data over {carrier}")
+
+
+def dialler(cluster):
+    """The lower NodeId dials, and knows why TCP does not carry."""
+    return min(cluster, key=lambda node: node.id)
+
+
+def filter_tcp(cluster, rule):
+    for number in (1, 2):
+        cluster.network.filter(number, f"tcp dport {BULK_PORT} {rule}")
+        cluster.network.filter(number, f"tcp sport {BULK_PORT} {rule}")
+
+
+def works_until_released(me):
+    """Large sums, each compared; how many."""
+    group, rounds = me.group(), 0
+    x, want = given("float32", "sum", me.rank, 2_000_000), reduced("float32", "sum", me.size, 2_000_000)
+    out = np.empty_like(x)
+    me.mark()
+    while True:
+        check(group.all_reduce(x, out), want, "all_reduce")
+        rounds += 1
+        if group.all_reduce(np.array([me.rank == 0 and me.is_released()]).astype("int32"), op="max")[0]:
+            return rounds
+
+
+def under_load(cluster, act):
+    job = Job(list(cluster), works_until_released)
+    job.await_marks()
+    act()
+    job.go(0)
+    assert all(rounds > 0 for rounds in job.outcomes())
+
+
+def test_bulk_goes_over_tcp_by_default_and_encrypted(cluster):
+    """[B1] [B6]"""
+    await_carrier(cluster, "tcp")
+    assert all(bulk(node)["encrypted"] for node in cluster)
+    run(list(cluster), one_sum)
+    await_carrier(cluster, "tcp")
+
+
+def one_sum(me):
+    check(me.group().all_reduce(given("float32", "sum", me.rank, 1_000_000)), reduced("float32", "sum", me.size, 1_000_000),
+          "all_reduce")
+
+
+def test_where_tcp_is_rejected_quic_carries_and_says_why_until_it_passes_again(cluster):
+    """[B8]"""
+    await_carrier(cluster, "tcp")
+
+    def act():
+        filter_tcp(cluster, "reject with tcp reset")
+        await_carrier(cluster, "quic")
+        node = dialler(cluster)
+        eventually(lambda: bulk(node)["carrier_why"].startswith("tcp "), "the reason")
+        assert bulk(node)["carrier_why"].endswith(f":{BULK_PORT}"), bulk(node)
+        cluster.network.heal()
+        await_carrier(cluster, "tcp")
+        assert bulk(node)["carrier_why"] == ""
+    under_load(cluster, act)
+
+
+def test_where_tcp_is_swallowed_in_the_middle_quic_carries_on(cluster):
+    """[B8] [P13]"""
+    await_carrier(cluster, "tcp")
+
+    def act():
+        filter_tcp(cluster, "drop")
+        await_carrier(cluster, "quic")
+        cluster.network.heal()
+        await_carrier(cluster, "tcp")
+    under_load(cluster, act)
+
+
+def test_a_tcp_connection_that_is_destroyed_under_load_is_made_anew(cluster):
+    """[B8] [B10]"""
+    await_carrier(cluster, "tcp")
+
+    def act():
+        for number in (1, 2, 1, 2):
+            run_in(cluster.network.namespace(number), "ss", "-K", "sport", "=", f":{BULK_PORT}", "or", "dport", "=",
+                   f":{BULK_PORT}")
+            await_carrier(cluster, "tcp")
+    under_load(cluster, act)
+
+
+
+main(globals(), nodes=2)
