@@ -8,6 +8,7 @@
 #include "connections/opening.hpp"
 #include "local_protocol.h"
 #include "shm/control.hpp"
+#include "tcp/attach.hpp"
 #include "unit/link/harness.hpp"
 #include "unit/quic/network.hpp"
 #include "unit/wire/samples.hpp"
@@ -95,6 +96,37 @@ void save_admission() {
     TokenBook book;
     (void)book.create(token.root_key_hash, {"10.0.0.1:1"}, 1'700'000'000, 600, 3);
     save("join/tokens", "\x02" + std::string(book.text().text()));
+}
+
+// Records after the attach: data of each class, an acknowledgement, a close; and an attach without its key.
+void save_tcp() {
+    std::vector<std::byte> out;
+    Writer w(out);
+    const auto record = [&w](uint8_t kind, uint8_t flags, size_t bytes) {
+        w.put(kind);
+        w.put(flags);
+        w.put(static_cast<uint16_t>(bytes));
+        for (size_t i = 0; i < bytes; ++i) w.put(std::byte{0});
+    };
+    w.put(uint8_t{3});
+    for (uint8_t cls = 0; cls < 4; ++cls) record(cls, 1, 40);
+    record(3, 0, 3000);
+    record(3, 1, 200);
+    record(8, 1, 32);
+    record(9, 1, 12);
+    save("tcp/attached", Bytes(out));
+    out.assign({std::byte{2}});
+    tcp::Hello hello;
+    hello.mode = tcp::Mode::plain;
+    hello.node.bytes[0] = 1;
+    hello.incarnation = {1, 1};
+    w.put(uint8_t{16});
+    w.put(uint8_t{1});
+    w.put(static_cast<uint16_t>(sizeof hello));
+    w.put(hello);
+    record(18, 1, sizeof(tcp::Proof));
+    record(3, 1, 100);
+    save("tcp/not_attached", Bytes(out));
 }
 
 void save_opening() {
@@ -207,6 +239,7 @@ int main(int argc, char** argv) {
     save_frames();
     save_admission();
     save_opening();
+    save_tcp();
     save_texts();
     save_session();
     save_handshake();

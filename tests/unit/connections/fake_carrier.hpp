@@ -20,6 +20,7 @@ struct FakeCarrier final : Carrier {
         Receiver* receiver = nullptr;
         Duration round_trip{};
         uint64_t acknowledged = 0;  // of what is written in control
+        CarrierKind is = CarrierKind::quic;
 
         size_t room(link::Class) const override { return 1 << 20; }
         void write(link::Class cls, std::span<const Bytes> parts) override {
@@ -31,6 +32,7 @@ struct FakeCarrier final : Carrier {
         void hold_credit(bool held) override { is_held = held; }
         void set_receiver(Receiver* to) override { receiver = to; }
         Duration rtt() const override { return round_trip; }
+        CarrierKind kind() const override { return is; }
 
         void receive(Bytes bytes) { receiver->on_bytes(link::Class::control, bytes); }
         void receive(const Preamble& preamble) {
@@ -60,6 +62,7 @@ struct FakeCarrier final : Carrier {
     std::vector<Dialled> dials;
     bool refuses = false;  // to dial
     uint64_t next = 1;
+    CarrierKind kind = CarrierKind::quic;
     CarrierEvents* events = nullptr;
 
     Result<ConnectionId> dial(Time, const std::string& address,
@@ -73,6 +76,7 @@ struct FakeCarrier final : Carrier {
     Conn& connect(const NodeId& node, Time now, std::optional<ConnectionId> id = std::nullopt) {
         const ConnectionId made = id ? *id : ConnectionId(next++);
         Conn& conn = conns[made];
+        conn.is = kind;
         last = made;
         events->on_connected(now, {made, node, "there:1", id.has_value()}, conn);
         return conn;

@@ -1,0 +1,179 @@
+// Which carrier a bulk connection has: TCP first, QUIC where it fails, and back.
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+
+#include "connections/bulk.hpp"
+#include "fake_carrier.hpp"
+#include "nodes.hpp"
+
+namespace nexar::connections {
+namespace {
+
+const NodeId self = node_id(5), high = node_id(9);
+constexpr link::PeerIndex peer{3};
+constexpr Incarnation incarnation{1, 7};
+
+struct Fixture {
+    FakeCarrier quic, tcp;
+    link::Mesh mesh{link::MeshConfig{}};
+    BulkConnections bulk;
+    std::vector<BulkState> states;
+    uint32_t generation = 3;
+
+    static BulkConfig config() {
+        BulkConfig out;
+        out.self = self;
+        out.incarnation = {1, 1};
+        return out;
+    }
+    Fixture() : bulk(config(), quic, mesh, &tcp) {
+        tcp.kind = CarrierKind::tcp;
+        tcp.next = uint64_t{1} << 63;
+        for (FakeCarrier* carrier : {&quic, &tcp}) carrier->events = &bulk.events();
+    }
+    void turn(int ms) {
+        bulk.on_time(at_ms(ms));
+        bulk.check_invariants();
+        while (auto state = bulk.poll_event()) states.push_back(*state);
+    }
+    void introduce(int ms, bool has_tcp = true) {
+        bulk.introduce({peer, high, incarnation, "there:2", true, nullptr, has_tcp}, at_ms(ms));
+        turn(ms);
+    }
+    ConnectionId answer(FakeCarrier& carrier, int ms) {
+        const ConnectionId id = carrier.dials.back().id;
+        carrier.connect(high, at_ms(ms), id)
+            .receive(preamble_of(incarnation, generation += 2, Purpose::bulk));
+        turn(ms);
+        return id;
+    }
+    void refuse(FakeCarrier& carrier, int ms, const std::string& cause) {
+        bulk.events().on_closed(at_ms(ms), carrier.dials.back().id, {0, cause, {}, false});
+        turn(ms);
+    }
+};
+
+TEST_CASE("TCP is dialled first, and QUIC only when it has not answered in a moment", "[connections][B8]") {
+    Fixture f;
+    f.introduce(0);
+    CHECK(f.tcp.dials.size() == 1);
+    CHECK(f.quic.dials.empty());
+    const ConnectionId id = f.answer(f.tcp, 2);
+    CHECK(f.bulk.conn_of(peer) == id);
+    CHECK(f.states.back().carrier == CarrierKind::tcp);
+    for (int ms = 3; ms < 9000; ms += 10) f.turn(ms);
+    CHECK(f.quic.dials.empty());
+    CHECK(f.tcp.dials.size() == 1);
+
+    Fixture g;
+    g.introduce(0);
+    g.turn(199);
+    CHECK(g.quic.dials.empty());
+    g.turn(200);
+    REQUIRE(g.quic.dials.size() == 1);
+    g.answer(g.quic, 201);
+    CHECK(g.states.back().carrier == CarrierKind::quic);
+    CHECK(g.states.back().carrier_why == "tcp has not answered yet at there:2");
+    const ConnectionId tcp = g.answer(g.tcp, 900);  // moved to when it stands
+    CHECK(g.bulk.conn_of(peer) == tcp);
+    CHECK(g.states.back().carrier == CarrierKind::tcp);
+    CHECK(g.states.back().carrier_why.empty());
+}
+
+TEST_CASE("a peer without TCP is not dialled over it", "[connections][B6]") {
+    Fixture f;
+    f.introduce(0, false);
+    CHECK(f.tcp.dials.empty());
+    REQUIRE(f.quic.dials.size() == 1);
+    f.answer(f.quic, 1);
+    CHECK(f.states.back().carrier_why == "the other node carries no bulk data over TCP");
+}
+
+TEST_CASE("where TCP is refused QUIC is dialled at once, and TCP again after pauses that grow",
+          "[connections][B8]") {
+    Fixture f;
+    f.introduce(0);
+    f.refuse(f.tcp, 1, "tcp refused");
+    REQUIRE(f.quic.dials.size() == 1);
+    f.answer(f.quic, 2);
+    CHECK(f.states.back().carrier_why == "tcp refused at there:2");
+    std::vector<int> dialled;
+    for (int ms = 3; ms < 60'000; ms += 10) {
+        const size_t before = f.tcp.dials.size();
+        f.turn(ms);
+        if (f.tcp.dials.size() == before) continue;
+        dialled.push_back(ms);
+        f.refuse(f.tcp, ms, "tcp refused");
+    }
+    REQUIRE(dialled.size() >= 6);
+    CHECK(dialled.size() <= 16);
+    CHECK(dialled.front() <= 500);
+    CHECK(dialled.back() - dialled[dialled.size() - 2] >= 7000);
+    CHECK(f.quic.dials.size() == 1);
+}
+
+TEST_CASE("a TCP connection that broke is dialled again at once; one that broke soon leaves it to QUIC",
+          "[connections][B8]") {
+    Fixture f;
+    f.introduce(0);
+    const ConnectionId first = f.answer(f.tcp, 1);
+    f.tcp.close(first, at_ms(5000), "cut");
+    f.turn(5000);
+    CHECK(f.tcp.dials.size() == 2);
+    CHECK(f.quic.dials.empty());
+    const ConnectionId second = f.answer(f.tcp, 5001);
+    f.tcp.close(second, at_ms(5100), "cut");
+    f.turn(5100);
+    CHECK(f.tcp.dials.size() == 2);
+    REQUIRE(f.quic.dials.size() == 1);
+    f.answer(f.quic, 5101);
+    CHECK(f.states.back().carrier_why.starts_with("tcp broke at there:2"));
+}
+
+TEST_CASE("a TCP connection that was found silent leaves it to QUIC", "[connections][B8][P13]") {
+    Fixture f;
+    f.introduce(0);
+    const ConnectionId id = f.answer(f.tcp, 1);
+    f.tcp.close(id, at_ms(9000), "it is silent while transfers wait for it", Channels::close_silent, false);
+    f.turn(9000);
+    REQUIRE(f.quic.dials.size() == 1);
+    CHECK(f.tcp.dials.size() == 1);
+    f.answer(f.quic, 9001);
+    CHECK(f.states.back().carrier_why == "tcp stalled at there:2");
+}
+
+TEST_CASE("a dial over QUIC that TCP has overtaken is closed before the peer has seen a preamble",
+          "[connections][B8]") {
+    Fixture f;
+    f.introduce(0);
+    f.turn(200);
+    REQUIRE(f.quic.dials.size() == 1);
+    const ConnectionId tcp = f.answer(f.tcp, 201);
+    const ConnectionId late = f.quic.dials.back().id;
+    FakeCarrier::Conn& conn = f.quic.connect(high, at_ms(202), late);
+    f.turn(202);
+    CHECK(conn.closed);
+    CHECK(conn.written.empty());
+    CHECK(f.bulk.conn_of(peer) == tcp);
+    f.quic.close(late, at_ms(203));
+    f.turn(203);
+    CHECK(f.bulk.conn_of(peer) == tcp);
+}
+
+TEST_CASE("a renewed certificate replaces a TCP connection by another one", "[connections][B8]") {
+    Fixture f;
+    f.introduce(0);
+    const ConnectionId before = f.answer(f.tcp, 1);
+    f.bulk.replace_all(at_ms(100));
+    f.turn(110);
+    REQUIRE(f.tcp.dials.size() == 2);
+    CHECK(f.bulk.conn_of(peer) == before);
+    const ConnectionId after = f.answer(f.tcp, 111);
+    CHECK(f.bulk.conn_of(peer) == after);
+    CHECK(f.tcp.conns.at(before).closed);
+    CHECK(f.quic.dials.empty());
+    CHECK(std::ranges::all_of(f.states, &BulkState::up));
+}
+
+}  // namespace
+}  // namespace nexar::connections
