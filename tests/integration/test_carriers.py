@@ -2,6 +2,8 @@
 
     node 1: rank 0 ── switch ── node 2: rank 1
 """
+import sys
+
 from harness import *
 from harness.system import run_in
 from harness.values import check, given, reduced
@@ -103,6 +105,75 @@ def test_a_tcp_connection_that_is_destroyed_under_load_is_made_anew(cluster):
             await_carrier(cluster, "tcp")
     under_load(cluster, act)
 
+
+def test_tcp_that_is_swallowed_in_one_direction_carries_nothing_and_quic_does(cluster):
+    """[B8] [P13]"""
+    for deaf in (1, 2):
+        await_carrier(cluster, "tcp")
+
+        def act():
+            for port in ("dport", "sport"):
+                cluster.network.filter(deaf, f"tcp {port} {BULK_PORT} drop")
+            await_carrier(cluster, "quic")
+            cluster.network.heal()
+            await_carrier(cluster, "tcp")
+        under_load(cluster, act)
+
+
+def restart(cluster, **environments):
+    """Each node with its own environment: one=..., two=..."""
+    for node, environment in zip(cluster, environments.values()):
+        node.end()
+        node.start(**environment)
+    cluster.wait_connected()
+
+
+def test_bulk_is_plain_only_where_both_nodes_say_so(cluster):
+    """[B7]"""
+    plain, off = {"NEXAR_ENCRYPT_BULK_TRANSPORT": "false"}, {"NEXAR_ENABLE_TCP_BULK_SIDECAR": "false"}
+    for one, two, carrier, encrypted in ((plain, plain, "tcp", False), (plain, {}, "tcp", True), ({}, plain, "tcp", True),
+                                         (off, {}, "quic", True), (plain, off, "quic", True), ({}, {}, "tcp", True)):
+        restart(cluster, one=one, two=two)
+        await_carrier(cluster, carrier)
+        equal([bulk(node)["encrypted"] for node in cluster], [encrypted] * 2, "whether bulk data is encrypted")
+        equal([node.status()["bulk_may_be_plain"] for node in cluster], [one is plain, two is plain], "the warning")
+        run(list(cluster), one_sum)
+        await_carrier(cluster, carrier)
+
+
+def test_unidentified_connections_to_the_port_cost_a_job_nothing(cluster):
+    """[B4] [B5]"""
+    await_carrier(cluster, "tcp")
+
+    def act():
+        for number in (1, 2):
+            for start in (b"", b"\x16\x03\x01\x40\x00" + b"x" * 40, b"NXRPLAI2" + b"\0" * 64, b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 4096):
+                run_in(cluster.network.namespace(3 - number), sys.executable, "-c", UNIDENTIFIED,
+                       cluster.network.address(number), str(BULK_PORT), start.hex())
+    under_load(cluster, act)
+    await_carrier(cluster, "tcp")
+
+
+UNIDENTIFIED = """
+import socket, sys
+host, port, start = sys.argv[1], int(sys.argv[2]), bytes.fromhex(sys.argv[3])
+sockets = []
+for _ in range(40):
+    s = socket.create_connection((host, port), 5)
+    s.settimeout(5)
+    sockets.append(s)
+    try:
+        s.sendall(start)
+    except OSError:
+        pass
+if start:
+    sockets[0].shutdown(socket.SHUT_WR)
+    try:
+        while sockets[0].recv(4096):
+            pass
+    except ConnectionError:
+        pass
+"""
 
 
 main(globals(), nodes=2)
