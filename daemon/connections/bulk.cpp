@@ -274,7 +274,8 @@ void BulkConnections::tcp_failed(Peer& peer, const std::string& why, Time now) {
     if (peer.over_tcp() || !wants_tcp(peer)) return tcp_schedule_.stop(target);
     tcp_schedule_.failed(target, now);
     if (!peer.up && !peer.dialling && peer.quic_waits) start_quic(peer, false, {}, now);
-    const std::string before = std::exchange(peer.tcp_why, why + " at " + peer.known.address);
+    const std::string text = (why.starts_with("tcp") ? why : "tcp: " + why) + " at " + peer.known.address;
+    const std::string before = std::exchange(peer.tcp_why, text);
     if (before != peer.tcp_why) push_state(peer);
 }
 

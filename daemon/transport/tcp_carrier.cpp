@@ -43,6 +43,7 @@ class TcpCarrier::Conn final : public connections::CarriedConnection, private tc
     bool closed = false;     // reported, or never to be
     bool lingers = false;
     bool is_touched = false, is_unread = false;
+    bool is_full = false;  // the kernel took less than it was given, and has not reported room since
     uint32_t interest = 0;
     std::string dial_failure;
     Duration round_trip{};
@@ -187,6 +188,10 @@ Result<connections::ConnectionId> TcpCarrier::dial(Time now, const std::string& 
 void TcpCarrier::accept(Time now) {
     for (size_t i = 0; i < accepts_per_turn; ++i) {
         auto accepted = listener_->accept();
+        if (!accepted && listener_->is_short()) {  // it stays readable, and must not keep the thread awake
+            accept_at_ = now + accept_pause;
+            watch_listener(false);
+        }
         if (!accepted) return;
         const auto admitted = half_open_.add(now, next_id_, accepted->remote);
         if (admitted.evicted)
@@ -194,6 +199,11 @@ void TcpCarrier::accept(Time now) {
         if (!admitted.accepted) continue;  // its socket closes here
         watch(add(std::move(accepted->socket), accepted->remote));
     }
+}
+
+void TcpCarrier::watch_listener(bool on) {
+    epoll_event event{on ? EPOLLIN : 0u, {.u64 = listener_id}};
+    ::epoll_ctl(epoll_, EPOLL_CTL_MOD, listener_->fd(), &event);
 }
 
 // The first byte distinguishes TLS (0x16) from the plain kind; what is neither fails in either.
@@ -241,7 +251,9 @@ void TcpCarrier::on_ready(Time now, uint64_t id, uint32_t ready, connections::Ca
     if (!conn) return;
     if (conn->lingers) {
         if ((ready & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0 && conn->socket.discard()) return;
-        return (ready & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0 ? drop(*conn) : touch(*conn);
+        if ((ready & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0) return drop(*conn);
+        conn->is_full = false;
+        return touch(*conn);
     }
     if (conn->connecting) {
         conn->connecting = false;
@@ -252,7 +264,10 @@ void TcpCarrier::on_ready(Time now, uint64_t id, uint32_t ready, connections::Ca
         conn->round_trip = conn->socket.rtt();
         ready |= EPOLLIN;  // the dialler speaks first
     }
-    if ((ready & EPOLLOUT) != 0) touch(*conn);
+    if ((ready & (EPOLLOUT | EPOLLHUP | EPOLLERR)) != 0) {
+        conn->is_full = false;
+        touch(*conn);
+    }
     if ((ready & (EPOLLIN | EPOLLHUP | EPOLLERR)) == 0 || conn->is_unread) return;
     if ((ready & (EPOLLHUP | EPOLLERR)) != 0 && conn->machine && !conn->machine->wants_readable())
         conn->machine->on_broken();
@@ -317,12 +332,13 @@ bool TcpCarrier::flush(Time now, connections::CarrierEvents& events) {
 // True: there is more to do at once.
 bool TcpCarrier::flush(Time now, Conn& conn, connections::CarrierEvents& events) {
     bool more = false;
-    if (conn.machine && !conn.connecting) {
+    if (conn.machine && !conn.connecting && !conn.is_full) {
         const bool had = conn.machine->has_unsent();
         if (conn.machine->flush(now, quantum)) {
             touch(conn);
             more = true;
         }
+        conn.is_full = conn.machine->wants_writable();
         if (conn.connected && !conn.machine->ended() && had) {
             events.on_room(public_id(conn.id));
             more |= !conn.machine->wants_writable();
@@ -412,6 +428,10 @@ void TcpCarrier::on_time(Time now) {
         else
             lingering_.pop_front();
     }
+    if (accept_at_ <= now) {
+        accept_at_ = never;
+        watch_listener(true);
+    }
     if (certificates_at_ <= now) end_old_certificates(now);
 }
 
@@ -446,7 +466,7 @@ void TcpCarrier::close_all(uint64_t code, const std::string& reason) {
 
 Time TcpCarrier::wake_at() const {
     if (!unread_.empty() || !touched_.empty()) return Time{};
-    Time at = std::min(half_open_.wake_at(), certificates_at_);
+    Time at = std::min({half_open_.wake_at(), certificates_at_, accept_at_});
     if (!acks_.empty()) at = std::min(at, acks_.begin()->first);
     if (!dials_.empty()) at = std::min(at, dials_.front().first);
     if (!lingering_.empty()) at = std::min(at, lingering_.front().first);

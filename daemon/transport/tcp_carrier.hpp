@@ -27,6 +27,7 @@ class TcpCarrier final : public connections::Carrier, private tcp::KeyRing {
     static constexpr size_t accepts_per_turn = 16;
     static constexpr size_t lingering_max = 64;
     static constexpr Duration linger{500'000'000};
+    static constexpr Duration accept_pause{200'000'000};  // when there is no descriptor for a newcomer
     static constexpr Duration dial_patience{3'000'000'000};
 
     struct Options {
@@ -77,6 +78,7 @@ class TcpCarrier final : public connections::Carrier, private tcp::KeyRing {
     void touch(Conn& conn);
     void read_again(Conn& conn);
     void accept(Time now);
+    void watch_listener(bool on);
     void begin(Conn& conn);
     void on_ready(Time now, uint64_t id, uint32_t ready, connections::CarrierEvents& events);
     void read(Time now, Conn& conn, connections::CarrierEvents& events);
@@ -105,6 +107,7 @@ class TcpCarrier final : public connections::Carrier, private tcp::KeyRing {
     std::vector<uint64_t> unread_;                     // may have more that the kernel does not report again
     std::vector<uint64_t> touched_;                    // have something to send, or have ended
     std::set<std::pair<Time, uint64_t>> acks_;
+    Time accept_at_ = never;        // the listener is not watched until then; never: it is
     Time certificates_at_ = never;  // when the next certificate that a peer showed expires
 };
 

@@ -139,6 +139,7 @@ std::optional<TcpListener::Accepted> TcpListener::accept() {
     quic::SocketAddress from;
     socklen_t size = sizeof from.v6;
     const int fd = ::accept4(fd_, &from.base, &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    short_ = fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM);
     if (fd < 0) return std::nullopt;
     return Accepted{TcpSocket(fd), quic::Address::from_sockaddr(&from.base)};
 }

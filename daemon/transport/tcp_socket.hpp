@@ -60,11 +60,13 @@ class TcpListener {
         TcpSocket socket;
         quic::Address remote;
     };
-    std::optional<Accepted> accept();  // none: nobody waits
+    std::optional<Accepted> accept();         // none: nobody waits, or is_short()
+    bool is_short() const { return short_; }  // the last accept() found no descriptor or no memory
 
   private:
     explicit TcpListener(int fd) : fd_(fd) {}
     int fd_;
+    bool short_ = false;
 };
 
 }  // namespace nexar::transport
