@@ -20,7 +20,9 @@ namespace nexar::transport {
 
 class TcpSocket final : public tcp::ByteWire {
   public:
-    static constexpr int unsent_max = 128 * 1024;
+    // As much as QUIC's connection keeps of bulk. With 128 KiB the two ends' threads wake each other for
+    // every 64 KiB: 64 MiB took 110 to 155 ms instead of 68 to 80.
+    static constexpr int unsent_max = 2 << 20;
 
     // `from`: its host is the source address, unless it is any.
     static Result<TcpSocket> connect(const quic::Address& from, const quic::Address& to);

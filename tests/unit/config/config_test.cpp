@@ -100,8 +100,8 @@ TEST_CASE("every environment name of the seed is read and checked") {
 TEST_CASE("a key of what is to come has the one value that describes the daemon", "[U14]") {
     for (const auto& [name, value] :
          {std::pair("NEXAR_TOPOLOGY", "Full_Mesh"), std::pair("NEXAR_ELASTIC_ENABLED", "off"),
-          std::pair("NEXAR_ENCRYPT_BULK_TRANSPORT", "1"), std::pair("NEXAR_RECOVERY_POLICY", "abort"),
-          std::pair("NEXAR_RECOVERY_TIMEOUT_SECS", "0.0"), std::pair("NEXAR_ELASTIC_MIN_WORLD_SIZE", "1")})
+          std::pair("NEXAR_RECOVERY_POLICY", "abort"), std::pair("NEXAR_RECOVERY_TIMEOUT_SECS", "0.0"),
+          std::pair("NEXAR_ELASTIC_MIN_WORLD_SIZE", "1")})
         REQUIRE(load(environment({{name, value}})));
     const auto refused = load(environment({{"NEXAR_RECOVERY_POLICY", "automatic"}}));
     REQUIRE_FALSE(refused);
@@ -109,13 +109,21 @@ TEST_CASE("a key of what is to come has the one value that describes the daemon"
             "environment variable NEXAR_RECOVERY_POLICY: recovery_policy = 'automatic' is "
             "not allowed; allowed: abort (automatic and manual wait for recovery)");
     for (const auto& [name, value] :
-         {std::pair("NEXAR_ENABLE_TCP_BULK_SIDECAR", "true"), std::pair("NEXAR_ENCRYPT_BULK_TRANSPORT", "no"),
-          std::pair("NEXAR_ELASTIC_MIN_WORLD_SIZE", "true"), std::pair("NEXAR_RING_MAX_WORLD", "8")}) {
+         {std::pair("NEXAR_ELASTIC_MIN_WORLD_SIZE", "true"), std::pair("NEXAR_RING_MAX_WORLD", "8")}) {
         CAPTURE(name);
         const auto other = load(environment({{name, value}}));
         REQUIRE_FALSE(other);
         REQUIRE(other.error().text.find("for") != std::string::npos);
     }
+}
+
+TEST_CASE("bulk data over TCP and its encryption are on, and may be switched off", "[B6][B7]") {
+    const auto none = load(environment({}));
+    REQUIRE((none->tcp_bulk && none->encrypt_bulk));
+    const auto off = load(
+        environment({{"NEXAR_ENABLE_TCP_BULK_SIDECAR", "no"}, {"NEXAR_ENCRYPT_BULK_TRANSPORT", "false"}}));
+    REQUIRE((!off->tcp_bulk && !off->encrypt_bulk));
+    REQUIRE_FALSE(load(environment({{"NEXAR_ENCRYPT_BULK_TRANSPORT", "perhaps"}})));
 }
 
 TEST_CASE("an address to listen on is digits and a port, and leaves ports for bulk data") {
