@@ -167,6 +167,8 @@ class Connection {
     uint64_t received_bytes_ = 0;
     std::array<uint64_t, class_count> received_{}, reported_{};
     Time ack_at_ = never;
+    bool ack_due_ = false;  // to be queued when the wire takes more
+    uint64_t work_ = 0;     // that reading was so far, as bytes
 
     RecordQueue control_out_;  // what is no class: before all others
     std::array<RecordQueue, class_count> out_;

@@ -17,18 +17,25 @@ constexpr size_t read_ahead_bytes = 64 * 1024;
 // AES-GCM may protect 2^24.5 records with one key (RFC 8446 §5.5).
 constexpr uint64_t records_per_key = uint64_t{1} << 22;
 constexpr size_t binding_bytes = 32;
+// The peer's keys change at most once for so many bytes of records: many more than 2^22 of them need.
+constexpr uint64_t bytes_per_key_update = 1u << 20;
 
 }  // namespace
 
 struct TlsStream::Bio {
     static int write(BIO* bio, const char* data, size_t size, size_t* written) {
-        static_cast<TlsStream*>(BIO_get_data(bio))->append(std::as_bytes(std::span(data, size)));
+        auto& stream = *static_cast<TlsStream*>(BIO_get_data(bio));
+        *written = 0;
+        if (!stream.broken_rule_.empty()) return 0;  // no answer to what must not be asked
+        stream.append(std::as_bytes(std::span(data, size)));
         *written = size;
         return 1;
     }
     static int read(BIO* bio, char* into, size_t size, size_t* got) {
         auto& stream = *static_cast<TlsStream*>(BIO_get_data(bio));
         BIO_clear_retry_flags(bio);
+        *got = 0;
+        if (!stream.broken_rule_.empty()) return 0;
         const auto moved = stream.wire().receive(std::as_writable_bytes(std::span(into, size)));
         *got = moved.bytes;
         if (moved.state == ByteWire::State::moved) return 1;
@@ -36,6 +43,11 @@ struct TlsStream::Bio {
         stream.wire_ended_ |= moved.state == ByteWire::State::ended;
         stream.wire_broken_ |= moved.state == ByteWire::State::broken;
         return 0;
+    }
+    static void message(int is_written, int, int content, const void* bytes, size_t size, SSL*,
+                        void* stream) {
+        if (is_written == 0 && content == SSL3_RT_HANDSHAKE && size > 0)
+            static_cast<TlsStream*>(stream)->on_handshake_message(*static_cast<const uint8_t*>(bytes));
     }
     static long control(BIO*, int command, long, void*) { return command == BIO_CTRL_FLUSH ? 1 : 0; }
     static int create(BIO* bio) {
@@ -64,12 +76,21 @@ TlsStream::TlsStream(ByteWire& wire, std::shared_ptr<quic::TlsContext> context, 
     SSL_set_bio(ssl(), bio, bio);
     SSL_set_read_ahead(ssl(), 1);
     SSL_set_default_read_buffer_len(ssl(), read_ahead_bytes);
+    SSL_set_msg_callback(ssl(), Bio::message);
+    SSL_set_msg_callback_arg(ssl(), this);
     SSL_set_options(ssl(), SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION);
+}
+
+void TlsStream::on_handshake_message(uint8_t type) {
+    if (type == SSL3_MT_NEWSESSION_TICKET) broken_rule_ = "TLS: the peer sends session tickets";
+    if (type == SSL3_MT_KEY_UPDATE && ++key_updates_ > received_ / bytes_per_key_update)
+        broken_rule_ = "TLS: the peer changes its keys too often";
 }
 
 Stream::Step TlsStream::failed() {
     const unsigned long code = ERR_peek_last_error();
     ERR_clear_error();
+    if (!broken_rule_.empty()) return fail(broken_rule_);
     if (!refusal().empty()) return fail(refusal());
     if (wire_broken_) return fail(wire().why());
     if (wire_ended_) return fail("the peer ended the connection without a close");
@@ -86,12 +107,10 @@ Stream::Step TlsStream::open() {
     if (error == SSL_ERROR_WANT_READ) return Step::blocked;
     if (error != SSL_ERROR_NONE) return failed();
     if (const auto why = objection()) return fail(*why);
-    return Step::done;
-}
-
-std::vector<std::byte> TlsStream::binding() const {
     auto bytes = export_keying_material("EXPORTER-nexar-bulk-binding", {}, binding_bytes);
-    return bytes ? std::move(*bytes) : std::vector<std::byte>(binding_bytes);
+    if (!bytes) return fail("TLS: the library exports no key");
+    binding_ = std::move(*bytes);
+    return Step::done;
 }
 
 Stream::Step TlsStream::read(MutableBytes into, size_t& filled) {
@@ -100,6 +119,8 @@ Stream::Step TlsStream::read(MutableBytes into, size_t& filled) {
         ERR_clear_error();
         if (SSL_read_ex(ssl(), into.data() + filled, into.size() - filled, &got) == 1) {
             filled += got;
+            received_ += got;
+            if (!broken_rule_.empty()) return failed();
             continue;
         }
         const int error = SSL_get_error(ssl(), 0);

@@ -18,7 +18,7 @@ class TlsStream final : public Stream, private quic::TlsPeer {
     Step open() override;
     std::optional<NodeId> peer() const override { return quic::TlsPeer::peer(); }
     std::optional<WallSeconds> peer_valid_until() const override { return quic::TlsPeer::peer_valid_until(); }
-    std::vector<std::byte> binding() const override;
+    std::vector<std::byte> binding() const override { return binding_; }
     Step read(MutableBytes into, size_t& filled) override;
     Step write(Bytes record) override;
 
@@ -26,8 +26,14 @@ class TlsStream final : public Stream, private quic::TlsPeer {
     struct Bio;  // the TLS library's view of the wire
     friend struct Bio;
     Step failed();
+    // [B4]: what the library would handle by itself, for as long as bytes come.
+    void on_handshake_message(uint8_t type);
 
-    uint64_t records_ = 0;     // written with the present key
+    std::vector<std::byte> binding_;  // when open
+    uint64_t records_ = 0;            // written with the present key
+    uint64_t received_ = 0;           // bytes of records
+    uint64_t key_updates_ = 0;        // of the peer's
+    std::string broken_rule_;         // by the peer; empty: none
     bool wire_ended_ = false;  // the library was notified
     bool wire_broken_ = false;
 };

@@ -1,0 +1,137 @@
+// What a member that breaks the rules of TLS, or never reads, or sends only small records costs this end
+// (docs/protocol/tcp.md [B4] [B9]).
+#include <catch2/catch_test_macros.hpp>
+#include <openssl/bio.h>
+#include <openssl/pem.h>
+#include <openssl/ssl.h>
+
+#include "pair.hpp"
+
+using namespace nexar;
+using namespace nexar::test;
+using tcp::Class;
+
+namespace {
+
+// A TLS client with a node's certificate that does whatever the TLS library can.
+class Client {
+  public:
+    explicit Client(TcpPair& pair) : pair_(pair), ctx_(SSL_CTX_new(TLS_client_method())) {
+        const Leaf& leaf = pair.a.leaf;
+        BIO* certificate = BIO_new_mem_buf(leaf.certificate_pem.data(), -1);
+        const std::string_view secret = leaf.private_key_pem.text();
+        BIO* key = BIO_new_mem_buf(secret.data(), static_cast<int>(secret.size()));
+        X509* x509 = PEM_read_bio_X509(certificate, nullptr, nullptr, nullptr);
+        EVP_PKEY* pkey = PEM_read_bio_PrivateKey(key, nullptr, nullptr, nullptr);
+        REQUIRE(SSL_CTX_use_certificate(ctx_, x509) == 1);
+        REQUIRE(SSL_CTX_use_PrivateKey(ctx_, pkey) == 1);
+        X509_free(x509);
+        EVP_PKEY_free(pkey);
+        BIO_free(certificate);
+        BIO_free(key);
+        ssl_ = SSL_new(ctx_);
+        in_ = BIO_new(BIO_s_mem());
+        out_ = BIO_new(BIO_s_mem());
+        SSL_set_bio(ssl_, in_, out_);
+        const std::string alpn = static_cast<char>(tcp::alpn_bulk.size()) + std::string(tcp::alpn_bulk);
+        SSL_set_alpn_protos(ssl_, reinterpret_cast<const unsigned char*>(alpn.data()),
+                            static_cast<unsigned>(alpn.size()));
+        SSL_set_connect_state(ssl_);
+    }
+    ~Client() {
+        SSL_free(ssl_);
+        SSL_CTX_free(ctx_);
+    }
+    Client(const Client&) = delete;
+
+    bool handshake() {
+        for (int i = 0; i < 10; ++i) {
+            SSL_do_handshake(ssl_);
+            exchange();
+        }
+        return SSL_is_init_finished(ssl_) == 1;
+    }
+    void exchange() {
+        send();
+        pair_.b.turn(pair_.now);
+        BIO_write(in_, pair_.back.bytes.data(), static_cast<int>(pair_.back.bytes.size()));
+        pair_.back.bytes.clear();
+    }
+    void send() {
+        std::array<std::byte, 4096> piece;
+        for (int n = 0; (n = BIO_read(out_, piece.data(), piece.size())) > 0;)
+            pair_.forth.bytes.insert(pair_.forth.bytes.end(), piece.begin(), piece.begin() + n);
+    }
+    void change_keys(int kind) {
+        REQUIRE(SSL_key_update(ssl_, kind) == 1);
+        SSL_do_handshake(ssl_);
+    }
+
+  private:
+    TcpPair& pair_;
+    SSL_CTX* ctx_;
+    SSL* ssl_ = nullptr;
+    BIO *in_ = nullptr, *out_ = nullptr;
+};
+
+}  // namespace
+
+TEST_CASE("a peer that changes its keys without end is ended at once, and gets no answers", "[tcp][B4]") {
+    for (const int kind : {SSL_KEY_UPDATE_REQUESTED, SSL_KEY_UPDATE_NOT_REQUESTED}) {
+        TcpPair p;
+        p.b.start(tcp::Mode::tls, std::nullopt);
+        Client client(p);
+        REQUIRE(client.handshake());
+        REQUIRE_FALSE(p.b.machine->ended());
+        const uint64_t answered = p.back.passed;
+        for (int i = 0; i < 20'000; ++i) client.change_keys(kind);
+        client.send();
+        const size_t sent = p.forth.bytes.size();
+
+        p.b.turn(p.now);
+
+        REQUIRE(p.b.machine->ended());
+        CHECK(p.b.machine->ended()->reason == "TLS: the peer changes its keys too often");
+        CHECK(p.back.passed - answered < 200);
+        CHECK(p.forth.bytes.size() + 2 * 64 * 1024 >= sent);  // the rest was not read
+    }
+}
+
+TEST_CASE("a peer that sends and never reads gets one acknowledgement, not a queue of them", "[tcp][B9]") {
+    for (const tcp::Mode mode : {tcp::Mode::tls, tcp::Mode::plain}) {
+        TcpPair p;
+        p.start(mode);
+        p.run();
+        REQUIRE(p.open());
+        p.back.room = 0;
+        const std::byte one{1};
+        const Bytes byte(&one, 1);
+        for (int i = 0; i < 2000; ++i) {
+            p.a.machine->write(Class::control, std::span(&byte, 1));
+            p.run(6);
+        }
+        const uint64_t before = p.back.passed;
+        p.back.room = 1u << 20;
+        p.run(20);
+        CHECK(p.back.passed - before < 400);
+        CHECK(p.a.machine->acknowledged(Class::control) == 2000);
+        CHECK_FALSE(p.ended());
+    }
+}
+
+TEST_CASE("a turn reads few records of a peer whose records are small", "[tcp][B9]") {
+    TcpPair p;
+    p.start();
+    p.run();
+    const std::byte one{1};
+    const Bytes byte(&one, 1);
+    for (int i = 0; i < 4000; ++i) {  // a record each: writes of one turn share one
+        p.a.machine->write(Class::control, std::span(&byte, 1));
+        p.a.turn(p.now);
+    }
+    constexpr size_t quantum = 64 * 1024;
+    REQUIRE(p.b.machine->on_readable(p.now, quantum));
+    CHECK(p.b.deliveries <= quantum / 256 + 1);
+    p.run();
+    CHECK(p.b.deliveries == 4000);
+}
