@@ -300,7 +300,7 @@ std::vector<Key> size_keys() {
         count("bulk_shards", "NEXAR_BULK_SHARDS", &C::bulk_shards, 0, 64, "0 (one) to 64",
               "threads for bulk data"),
         flag("tcp_bulk", "NEXAR_ENABLE_TCP_BULK_SIDECAR", &C::tcp_bulk,
-             "bulk data over TCP where both nodes have it and the network lets it pass; else over QUIC"),
+             "bulk data over TCP where both nodes have it on and the network lets it pass; else over QUIC"),
         flag("encrypt_bulk", "NEXAR_ENCRYPT_BULK_TRANSPORT", &C::encrypt_bulk,
              "false: bulk data over TCP is NOT encrypted with nodes that have false as well"),
         count("workers", "NEXAR_WORKERS", &C::workers, 0, 256, "0 (by cores) to 256",

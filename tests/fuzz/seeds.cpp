@@ -147,7 +147,7 @@ void save_opening() {
 
 void save_texts() {
     save("config/defaults", config::to_toml(*config::load({})));
-    save("config/some", "heartbeat_timeout = 7\nadvertise = [\"10.0.0.1\", \"eth*\"]\ntcp_bulk = false\n");
+    save("config/some", "heartbeat_timeout = 7\nadvertise = [\"10.0.0.1\", \"eth*\"]\ntcp_bulk = true\n");
     save("request/plain", R"({"command": "status"})");
     save("request/arguments",
          R"({"command": "groups", "arguments": {"group": "digits", "deep": [[{"a": "\u00e9"}]]}})");

@@ -9,6 +9,7 @@ from harness.system import run_in
 from harness.values import check, given, reduced
 
 BULK_PORT = 7655
+ON = {"NEXAR_ENABLE_TCP_BULK_SIDECAR": "true"}
 
 
 def bulk(node):
@@ -53,7 +54,7 @@ def under_load(cluster, act):
     assert all(rounds > 0 for rounds in job.outcomes())
 
 
-def test_bulk_goes_over_tcp_by_default_and_encrypted(cluster):
+def test_bulk_goes_over_tcp_where_both_have_it_on_and_encrypted(cluster):
     """[B1] [B6]"""
     await_carrier(cluster, "tcp")
     assert all(bulk(node)["encrypted"] for node in cluster)
@@ -130,9 +131,9 @@ def restart(cluster, **environments):
 
 def test_bulk_is_plain_only_where_both_nodes_say_so(cluster):
     """[B7]"""
-    plain, off = {"NEXAR_ENCRYPT_BULK_TRANSPORT": "false"}, {"NEXAR_ENABLE_TCP_BULK_SIDECAR": "false"}
-    for one, two, carrier, encrypted in ((plain, plain, "tcp", False), (plain, {}, "tcp", True), ({}, plain, "tcp", True),
-                                         (off, {}, "quic", True), (plain, off, "quic", True), ({}, {}, "tcp", True)):
+    plain, off = ON | {"NEXAR_ENCRYPT_BULK_TRANSPORT": "false"}, {}
+    for one, two, carrier, encrypted in ((plain, plain, "tcp", False), (plain, ON, "tcp", True), (ON, plain, "tcp", True),
+                                         (off, ON, "quic", True), (plain, off, "quic", True), (ON, ON, "tcp", True)):
         restart(cluster, one=one, two=two)
         await_carrier(cluster, carrier)
         equal([bulk(node)["encrypted"] for node in cluster], [encrypted] * 2, "whether bulk data is encrypted")
@@ -176,4 +177,4 @@ if start:
 """
 
 
-main(globals(), nodes=2)
+main(globals(), nodes=2, **ON)
