@@ -13,14 +13,14 @@ Bytes bytes_of(const T& value) {
     return std::as_bytes(std::span(&value, 1));
 }
 
-constexpr const char* here = "refused here";
+constexpr const char* refused = "refused here";
 
 }  // namespace
 
 void Connection::say_hello() {
     const AttachKeys* keys = shared_->keys->keys_of(dial_->node);
     if (!keys || !keys->keys[0])
-        return fail(CloseCode::not_attached, "there is no control connection to that node", here);
+        return fail(CloseCode::not_attached, "there is no control connection to that node", refused);
     key_ = keys->keys[0];
     const auto binding = stream_->binding();
     std::copy_n(binding.begin(), terms_.binding.size(), terms_.binding.begin());
@@ -43,7 +43,7 @@ void Connection::say_hello() {
 
 void Connection::on_hello(const Hello& hello) {
     if (const auto proved = stream_->peer(); proved && *proved != hello.node)
-        return fail(CloseCode::not_attached, "the attach names another node than the certificate", here);
+        return fail(CloseCode::not_attached, "the attach names another node than the certificate", refused);
     if (hello.mode != mode_ || hello.shard != shared_->shard)
         return fail(CloseCode::not_attached, "the attach is for another shard, or another kind of connection",
                     here);
@@ -86,7 +86,7 @@ void Connection::on_answer(const Answer& answer) {
     terms_.acceptor_nonce = answer.nonce;
     const bool named = answer.node == terms_.acceptor && answer.incarnation == terms_.acceptor_incarnation;
     if (!named || !proves(*key_, terms_, Side::acceptor, answer.proof))
-        return fail(CloseCode::not_attached, "the peer's attach proof is wrong", here);
+        return fail(CloseCode::not_attached, "the peer's attach proof is wrong", refused);
     const Proof proof = prove(*key_, terms_, Side::dialler);
     queue_record(RecordKind::proof, bytes_of(proof));
     opened();
@@ -94,7 +94,7 @@ void Connection::on_answer(const Answer& answer) {
 
 void Connection::on_proof(const Proof& proof) {
     if (!proves(*key_, terms_, Side::dialler, proof))
-        return fail(CloseCode::not_attached, "the peer's attach proof is wrong", here);
+        return fail(CloseCode::not_attached, "the peer's attach proof is wrong", refused);
     opened();
 }
 
