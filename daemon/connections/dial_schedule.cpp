@@ -58,7 +58,10 @@ void DialSchedule::postpone(const Target& target, Time until) {
 }
 
 void DialSchedule::stop(const Target& target) {
-    if (Entry* entry = find(target)) move(target, *entry, State::idle, never);
+    Entry* entry = find(target);
+    if (!entry) return;
+    move(target, *entry, State::idle, never);
+    entry->fast = 0;
 }
 
 Duration DialSchedule::jittered(Duration base) {

@@ -49,7 +49,8 @@ class DialSchedule {
     // `pace` if `fast`, of the back-off otherwise.
     void start(const Target& target, Time at, bool fast = false, Duration pace = {});
     void postpone(const Target& target, Time until);  // its dial was answered, and what follows is not known
-    void stop(const Target& target);                  // connected: idle until start() or failed()
+    // Connected: idle until start() or failed(); no fast redials are left, and the back-off goes on.
+    void stop(const Target& target);
     void failed(const Target& target, Time now);      // its dial, or the connection that it led to
 
     // Output. The dial takes a place until postpone(), stop(), failed(), start() or remove().

@@ -124,6 +124,24 @@ TEST_CASE("a connected target is not dialled, an answered one not before its tim
     CHECK(due(schedule, at_ms(600)).size() == 1);
 }
 
+TEST_CASE("a connection uses up the fast redials that led to it; the back-off goes on where it was",
+          "[connections][P5][B8]") {
+    DialSchedule schedule(config(), Random(1));
+    schedule.add(a, 1);
+    schedule.start(a, at_ms(0), true);
+    Duration last{};
+    for (int i = 0; i < 4; ++i) {
+        const Time now = i == 0 ? at_ms(0) : schedule.wake_at();
+        REQUIRE(due(schedule, now).size() == 1);
+        schedule.stop(a);
+        schedule.failed(a, now);
+        const Duration wait = schedule.wake_at() - now;
+        CHECK(wait >= config().backoff_min);
+        CHECK(wait > last);
+        last = wait;
+    }
+}
+
 TEST_CASE("a target without an address waits for one, and what is not known is ignored",
           "[connections][P5]") {
     DialSchedule schedule(config(), Random(1));
