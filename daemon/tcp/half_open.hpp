@@ -1,5 +1,6 @@
-// HalfOpen: which accepted connections may exist that have not attached yet [B5]. As for QUIC's handshakes, a
-// few addresses cannot exclude all others. Dry.
+// HalfOpen: which accepted connections may exist that have not attached yet [B5]. A newcomer is never
+// refused: an older one goes, first of its own site, then of the site that holds most. So neither a few
+// addresses nor many silent sockets of one keep others out, who need a few round trips only. Dry.
 #pragma once
 
 #include <algorithm>
@@ -18,22 +19,24 @@ class HalfOpen {
     static constexpr size_t per_site_max = 16;
     static constexpr Duration patience{5'000'000'000};  // from accepted to attached
 
-    struct Admitted {
-        bool accepted = false;
-        std::optional<uint64_t> evicted;  // is to be closed
-    };
-    Admitted add(Time now, uint64_t id, const quic::Address& from) {
-        const size_t own = count(from);
-        if (own >= per_site_max) return {};
-        Admitted out{true, std::nullopt};
-        if (rows_.size() >= total_max) {
-            const auto victim = oldest_of_largest(own);
-            if (victim == rows_.end()) return {};
-            out.evicted = victim->id;
+    // Which one is to be closed for it.
+    std::optional<uint64_t> add(Time now, uint64_t id, const quic::Address& from) {
+        auto victim = rows_.end();
+        if (count(from) >= per_site_max)
+            victim = oldest_of(from);
+        else if (rows_.size() >= total_max)
+            victim = oldest_of_largest();
+        std::optional<uint64_t> evicted;
+        if (victim != rows_.end()) {
+            evicted = victim->id;
             rows_.erase(victim);
         }
-        rows_.push_back({id, from, now + patience});
-        return out;
+        rows_.push_back({id, from, now + patience, true});
+        return evicted;
+    }
+    void has_spoken(uint64_t id) {
+        for (Row& row : rows_)
+            if (row.id == id) row.silent = false;
     }
     void remove(uint64_t id) {
         std::erase_if(rows_, [id](const Row& r) { return r.id == id; });
@@ -53,22 +56,30 @@ class HalfOpen {
         uint64_t id;
         quic::Address from;
         Time end;
+        bool silent;  // it has sent no byte
     };
     size_t count(const quic::Address& site) const {
         return static_cast<size_t>(
             std::ranges::count_if(rows_, [&](const Row& r) { return r.from.same_site(site); }));
     }
-    // Of the site that holds most; none: no site holds more than the newcomer's would.
-    std::vector<Row>::iterator oldest_of_largest(size_t own) {
+    // One that has sent nothing, if there is one.
+    std::vector<Row>::iterator oldest_of(const quic::Address& site) {
+        const auto silent =
+            std::ranges::find_if(rows_, [&](const Row& r) { return r.silent && r.from.same_site(site); });
+        if (silent != rows_.end()) return silent;
+        return std::ranges::find_if(rows_, [&](const Row& r) { return r.from.same_site(site); });
+    }
+    // Of several sites that hold as many: the one that has the oldest, a silent one if there is one.
+    std::vector<Row>::iterator oldest_of_largest() {
+        size_t most = 0;
         auto best = rows_.end();
-        size_t most = own + 1;
         for (auto it = rows_.begin(); it != rows_.end(); ++it) {
             const size_t held = count(it->from);
-            if (held <= most) continue;
+            if (held < most || (held == most && (!it->silent || best->silent))) continue;
             most = held;
             best = it;
         }
-        return best;
+        return oldest_of(best->from);
     }
     std::vector<Row> rows_;  // the oldest first
 };

@@ -193,10 +193,8 @@ void TcpCarrier::accept(Time now) {
             watch_listener(false);
         }
         if (!accepted) return;
-        const auto admitted = half_open_.add(now, next_id_, accepted->remote);
-        if (admitted.evicted)
-            if (Conn* victim = find(*admitted.evicted)) drop(*victim);
-        if (!admitted.accepted) continue;  // its socket closes here
+        if (const auto evicted = half_open_.add(now, next_id_, accepted->remote))
+            if (Conn* victim = find(*evicted)) drop(*victim);
         watch(add(std::move(accepted->socket), accepted->remote));
     }
 }
@@ -215,6 +213,7 @@ void TcpCarrier::begin(Conn& conn) {
         const auto first = conn.socket.peek();
         if (first.state == tcp::ByteWire::State::blocked) return;
         if (first.state != tcp::ByteWire::State::moved) return drop(conn);
+        half_open_.has_spoken(conn.id);
         if (options_.plain && first.byte == tcp::PlainStream::magic[0]) mode = tcp::Mode::plain;
     }
     std::unique_ptr<tcp::Stream> stream;
