@@ -46,7 +46,7 @@ void Connection::on_hello(const Hello& hello) {
         return fail(CloseCode::not_attached, "the attach names another node than the certificate", refused);
     if (hello.mode != mode_ || hello.shard != shared_->shard)
         return fail(CloseCode::not_attached, "the attach is for another shard, or another kind of connection",
-                    here);
+                    refused);
     pending_hello_ = hello;
     answer_hello();
 }
