@@ -21,8 +21,8 @@ Preamble preamble_of(const BulkConfig& config) {
 }
 
 // What the ranks of a group read that ends because of it [P13].
-std::string cut_off_text(const std::string& address, Duration silence) {
-    return "both live, but nothing has come over the connection for bulk data (UDP " + address + ") for " +
+std::string cut_off_text(const std::string& where, Duration silence) {
+    return "both live, but nothing has come over the connection for bulk data (" + where + ") for " +
            std::to_string(to_ms(silence)) +
            " ms: let the firewalls of both hosts pass that port, both ways (nexarctl doctor shows which)";
 }
@@ -132,9 +132,9 @@ void BulkConnections::on_time(Time now) {
 }
 
 void BulkConnections::look_for_silence(Time now) {
-    std::vector<link::PeerIndex> waiting;
+    std::vector<BulkWatch::Waiting> waiting;
     for (const auto& [index, peer] : peers_)
-        if (mesh_->waits_for(index)) waiting.push_back(index);
+        if (mesh_->waits_for(index)) waiting.push_back({index, channels_.moved_over_tcp(index)});
     for (const BulkWatch::Judged& judged : watch_.look(waiting, now)) judge(judged);
 }
 
@@ -143,9 +143,12 @@ void BulkConnections::judge(const BulkWatch::Judged& judged) {
         send_what_is_acknowledged(judged.peer);
     else if (judged.action == BulkWatch::Action::renew)
         channels_.close(judged.peer, Channels::close_silent, "it is silent while transfers wait for it");
+    else if (judged.action == BulkWatch::Action::stuck)
+        channels_.close(judged.peer, Channels::close_silent, "it moves no bulk data while transfers wait");
     else {
         const Peer& peer = peers_.at(judged.peer);
-        push_state(peer, cut_off_text(peer.known.address, 2 * config_.watch.timeout));
+        const char* protocol = peer.carrier == CarrierKind::quic ? "UDP " : peer.up ? "TCP " : "TCP and UDP ";
+        push_state(peer, cut_off_text(protocol + peer.known.address, 2 * config_.watch.timeout));
         events_.back().cut_off = mesh_->groups_waiting_for(judged.peer);
     }
 }
@@ -238,14 +241,20 @@ void BulkConnections::lost(const Closed& closed, Time now) {
 }
 
 // What broke TCP may have broken this connection only: it is dialled again at once, and QUIC a moment later.
-// Where TCP does not carry, or broke soon, QUIC is dialled at once, and TCP after a pause.
+// Where TCP does not carry, or broke soon, QUIC is dialled at once, and TCP after a pause. A peer that found
+// it silent may have been unable to say so: we see only that it broke.
 void BulkConnections::redial_tcp(Peer& peer, const Closed& closed, Time now) {
     const Target target{peer.known.node, {}};
-    const bool stalled = closed.why.code == Channels::close_silent;
-    const bool again = !stalled && now - peer.up_since >= config_.young;
+    const Duration lasted = now - peer.up_since;
+    const bool stalled =
+        closed.why.code == Channels::close_silent || watch_.ended_stuck(peer.known.peer, closed.moved, now);
+    const bool again = !stalled && lasted >= config_.young;
+    if (lasted >= config_.tcp_settled &&
+        closed.moved.sent.acknowledged + closed.moved.received >= config_.tcp_settled_bytes)
+        tcp_schedule_.settled(target);
     peer.tcp_why = (stalled ? "tcp stalled at " : "tcp broke at ") + peer.known.address;
     if (!stalled && !closed.why.text().empty()) peer.tcp_why += " (" + closed.why.text() + ")";
-    if (!peer.tcp_dialling && again) tcp_schedule_.start(target, now, true, 3 * closed.rtt);
+    if (!peer.tcp_dialling && again) tcp_schedule_.start_again(target, now, 3 * closed.rtt);
     if (!peer.tcp_dialling && !again) tcp_schedule_.failed(target, now);
     if (!peer.dialling) start_quic(peer, again, 3 * closed.rtt, now);
 }

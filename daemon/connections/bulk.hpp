@@ -39,7 +39,10 @@ struct BulkConfig {
                         .dials_max = 64};
     Duration tcp_patience{200'000'000};  // a dial over TCP has before QUIC is dialled as well
     Duration young{1'000'000'000};  // a connection that did not last so long is no reason for fast redials
-    size_t waiting_max = 256;       // connections whose incarnation is not announced yet
+    // A TCP connection that lasted so long and moved so much ends the back-off before it [B8].
+    Duration tcp_settled{10'000'000'000};
+    uint64_t tcp_settled_bytes = 1 << 20;
+    size_t waiting_max = 256;  // connections whose incarnation is not announced yet
     BulkWatchConfig watch;
     uint64_t seed = 0;
 };

@@ -32,6 +32,13 @@ struct Progress {
     uint64_t written = 0, acknowledged = 0;
 };
 
+// What one connection has moved besides control.
+struct Moved {
+    ConnectionId connection;
+    Progress sent;
+    uint64_t received = 0;
+};
+
 enum class CarrierKind : uint8_t { quic, tcp, tcp_plain };  // tcp_plain: not encrypted
 
 // One connection. Valid from on_connected() until on_closed() returns.

@@ -22,6 +22,7 @@ struct Channels::Conn final : link::Channel, Receiver {
     bool abandoned = false;               // a dial that nobody waits for
     bool announced = false;               // its Opened was queued
     bool write_noted = false;             // it is in written_
+    uint64_t received = 0;                // bytes besides control
     std::optional<link::PeerIndex> peer;  // in use for this one
 
     size_t room(link::Class cls) const override { return carried ? carried->room(cls) : 0; }
@@ -39,6 +40,7 @@ struct Channels::Conn final : link::Channel, Receiver {
     bool is_opening() const { return !peer && carried && !closing; }
     void on_bytes(link::Class cls, Bytes bytes) override {
         if (closing) return;
+        if (cls != link::Class::control) received += bytes.size();
         if (feeding()) return port->mesh_->on_bytes(*peer, cls, bytes);
         if (auto kept = opening.on_bytes(cls, bytes); !kept)
             close(close_garbage, kept.error().text);
@@ -47,6 +49,16 @@ struct Channels::Conn final : link::Channel, Receiver {
     }
     void close(uint64_t code, const std::string& reason) {
         if (carried && !std::exchange(closing, true)) carried->close(code, reason);
+    }
+    bool over_tcp() const { return carried && carried->kind() != CarrierKind::quic; }
+    Moved moved() const {
+        Moved out{id, {}, received};
+        for (const auto cls : {link::Class::rpc, link::Class::small, link::Class::bulk}) {
+            const Progress progress = carried->progress(cls);
+            out.sent.written += progress.written;
+            out.sent.acknowledged += progress.acknowledged;
+        }
+        return out;
     }
     void control(Bytes bytes) { carried->write(link::Class::control, std::span(&bytes, 1)); }
     void send_preamble() {
@@ -231,7 +243,8 @@ void Channels::on_closed(Time, ConnectionId id, const ClosedBy& why) {
     const auto at = conns_.find(id);
     if (at == conns_.end()) return;
     Conn& c = *at->second;
-    closed_.push_back({id, c.node, c.peer, c.we_dialled, c.carried ? c.carried->rtt() : Duration{}, why});
+    closed_.push_back({id, c.node, c.peer, c.we_dialled, c.carried ? c.carried->rtt() : Duration{}, why,
+                       c.over_tcp() ? c.moved() : Moved{}});
     identified(c);
     if (c.peer) {
         mesh_->detach(*c.peer);
@@ -298,6 +311,12 @@ std::string Channels::remote_of(ConnectionId id) const {
 Progress Channels::progress(link::PeerIndex peer, link::Class cls) const {
     const auto at = peers_.find(peer);
     return at == peers_.end() ? Progress{} : at->second->carried->progress(cls);
+}
+
+std::optional<Moved> Channels::moved_over_tcp(link::PeerIndex peer) const {
+    const auto at = peers_.find(peer);
+    if (at == peers_.end() || !at->second->over_tcp()) return std::nullopt;
+    return at->second->moved();
 }
 
 std::string Channels::no_common_version(const Opened& opened) const {

@@ -38,6 +38,7 @@ struct Closed {
     bool we_dialled = false;
     Duration rtt{};  // zero: not measured
     ClosedBy why;
+    Moved moved;  // over TCP only
 };
 
 class Channels final : public CarrierEvents {
@@ -97,6 +98,7 @@ class Channels final : public CarrierEvents {
     std::optional<link::PeerIndex> peer_of(ConnectionId id) const;  // none: not in use
     // Of the connection in use; zeros: none is.
     Progress progress(link::PeerIndex peer, link::Class cls) const;
+    std::optional<Moved> moved_over_tcp(link::PeerIndex peer) const;  // none: none is in use, or it is QUIC
     std::string remote_of(ConnectionId id) const;
     // Why an opened connection without a common version is refused: both ranges, and what helps.
     std::string no_common_version(const Opened& opened) const;

@@ -53,6 +53,18 @@ void DialSchedule::start(const Target& target, Time at, bool fast, Duration pace
     move(target, *entry, State::waiting, at);
 }
 
+void DialSchedule::start_again(const Target& target, Time at, Duration pace) {
+    Entry* entry = find(target);
+    if (!entry) return;
+    const unsigned rounds = entry->rounds;
+    start(target, at, true, pace);
+    entry->rounds = rounds;
+}
+
+void DialSchedule::settled(const Target& target) {
+    if (Entry* entry = find(target)) entry->rounds = 0;
+}
+
 void DialSchedule::postpone(const Target& target, Time until) {
     if (Entry* entry = find(target)) move(target, *entry, State::waiting, until);
 }

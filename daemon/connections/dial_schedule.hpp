@@ -48,10 +48,13 @@ class DialSchedule {
     // Dialled from its first address at `at`; the first `fast_redials` failures are followed by a pause of
     // `pace` if `fast`, of the back-off otherwise.
     void start(const Target& target, Time at, bool fast = false, Duration pace = {});
+    // As start(), fast, and the back-off goes on where it was.
+    void start_again(const Target& target, Time at, Duration pace);
+    void settled(const Target& target);               // the next back-off begins at its minimum
     void postpone(const Target& target, Time until);  // its dial was answered, and what follows is not known
     // Connected: idle until start() or failed(); no fast redials are left, and the back-off goes on.
     void stop(const Target& target);
-    void failed(const Target& target, Time now);      // its dial, or the connection that it led to
+    void failed(const Target& target, Time now);  // its dial, or the connection that it led to
 
     // Output. The dial takes a place until postpone(), stop(), failed(), start() or remove().
     std::optional<Due> poll_due(Time now);
@@ -69,7 +72,7 @@ class DialSchedule {
         State state = State::idle;
         size_t addresses = 0;
         size_t address = 0;   // the next one
-        unsigned rounds = 0;  // all addresses failed so often since start()
+        unsigned rounds = 0;  // all addresses failed so often since start() or settled()
         unsigned fast = 0;    // fast redials left
         Duration pace{};      // of fast redials
         Time at = never;      // waiting: when to dial; dialling: when the dial has failed; idle: never

@@ -18,6 +18,8 @@ struct Fixture {
     link::Mesh mesh{link::MeshConfig{}};
     BulkConnections bulk;
     std::vector<BulkState> states;
+    std::vector<std::byte> memory = std::vector<std::byte>(64);
+    Region region{RegionId(1), RegionKind::scratch, {}, {memory.data(), memory.size(), {}, nullptr}};
     uint32_t generation = 3;
 
     static BulkConfig config() {
@@ -46,6 +48,32 @@ struct Fixture {
             .receive(preamble_of(incarnation, generation += 2, Purpose::bulk));
         turn(ms);
         return id;
+    }
+    // A transfer that waits for the peer.
+    void wait_for_peer(int ms) {
+        link::RecvSpec recv;
+        recv.key.op.group = GroupId{1, 2, 3};
+        recv.from = peer;
+        recv.agreement = {11, 22};
+        recv.memory.push_back({{&region, 0}, memory.size()});
+        link::Batch batch;
+        batch.first_handle = 1;
+        batch.recvs.push_back(recv);
+        mesh.post(std::move(batch));
+        turn(ms);
+    }
+    // To `to`, with a probe answered every 100 ms: by packets, and by acknowledgements of control only.
+    // Returns when the connection was closed here; -1: it was not.
+    int crawl(ConnectionId id, int from, int to) {
+        FakeCarrier& carrier = tcp.conns.contains(id) ? tcp : quic;
+        for (int ms = from; ms < to; ms += 100) {
+            FakeCarrier::Conn& conn = carrier.conns.at(id);
+            if (conn.closed) return ms;
+            conn.acknowledged = conn.written.size();
+            bulk.events().on_received(id);
+            turn(ms);
+        }
+        return -1;
     }
     void refuse(FakeCarrier& carrier, int ms, const std::string& cause) {
         bulk.events().on_closed(at_ms(ms), carrier.dials.back().id, {0, cause, {}, false});
@@ -140,6 +168,85 @@ TEST_CASE("a TCP connection that was found silent leaves it to QUIC", "[connecti
     CHECK(f.tcp.dials.size() == 1);
     f.answer(f.quic, 9001);
     CHECK(f.states.back().carrier_why == "tcp stalled at there:2");
+}
+
+TEST_CASE("a TCP connection that broke while transfers waited and nothing came has stalled",
+          "[connections][B8][P13]") {
+    for (const bool silent : {true, false}) {
+        CAPTURE(silent);
+        Fixture f;
+        f.introduce(0);
+        const ConnectionId id = f.answer(f.tcp, 1);
+        f.wait_for_peer(1000);
+        for (int ms = 1000; ms <= 5200; ms += 100) {
+            if (!silent) f.bulk.events().on_received(id);  // a late rank's node
+            f.turn(ms);
+        }
+        f.tcp.close(id, at_ms(5250), "Connection reset by peer");
+        f.turn(5250);
+        CHECK(f.quic.dials.size() == (silent ? 1 : 0));
+        CHECK(f.tcp.dials.size() == (silent ? 1 : 2));
+    }
+}
+
+TEST_CASE("a TCP connection that answers and moves no bulk data leaves it to QUIC, for longer each time",
+          "[connections][B8][P13]") {
+    Fixture f;
+    f.introduce(0);
+    ConnectionId id = f.answer(f.tcp, 1);
+    f.wait_for_peer(2);
+    int now = 2, last = 0;
+    for (int round = 0; round < 5; ++round) {
+        f.tcp.conns.at(id).bulk = {1 << 20, 40'000};
+        const int closed = f.crawl(id, now, now + 10'000);
+        REQUIRE(closed > now + 4500);
+        CHECK(f.tcp.conns.at(id).closed->first == Channels::close_silent);
+        const size_t dials = f.tcp.dials.size(), quic_dials = f.quic.dials.size();
+        f.tcp.close(id, at_ms(closed), "closed here", Channels::close_silent, false);
+        f.turn(closed);
+        REQUIRE(f.quic.dials.size() == quic_dials + 1);
+        const ConnectionId over_quic = f.answer(f.quic, closed + 1);
+        f.quic.conns.at(over_quic).bulk = {1 << 20, 0};  // QUIC is judged by its packets
+        for (now = closed + 2; f.tcp.dials.size() == dials; now += 10) {
+            f.bulk.events().on_received(over_quic);
+            f.turn(now);
+            REQUIRE(now < closed + 11'000);
+        }
+        CHECK(now - closed >= 250);
+        CHECK(now - closed > last);
+        last = now - closed;
+        id = f.answer(f.tcp, now);
+    }
+    CHECK(last >= 3000);
+    // One that carried for long forgives what was before.
+    f.tcp.conns.at(id).bulk = {4 << 20, 4 << 20};
+    CHECK(f.crawl(id, now, now + 12'000) == -1);
+    now += 12'000;
+    f.tcp.close(id, at_ms(now), "closed here", Channels::close_silent, false);
+    f.turn(now);
+    const size_t dials = f.tcp.dials.size();
+    f.turn(now + 320);
+    CHECK(f.tcp.dials.size() == dials + 1);
+}
+
+TEST_CASE("a TCP connection to a late rank owes nothing and stays", "[connections][B8][P13]") {
+    Fixture f;
+    f.introduce(0);
+    const ConnectionId id = f.answer(f.tcp, 1);
+    f.wait_for_peer(2);
+    CHECK(f.crawl(id, 2, 60'000) == -1);
+    CHECK(f.quic.dials.empty());
+    CHECK(f.states.size() == 1);
+}
+
+TEST_CASE("who is cut off reads which protocol carried", "[connections][P13]") {
+    Fixture f;
+    f.introduce(0);
+    f.answer(f.tcp, 1);
+    f.wait_for_peer(2);
+    for (int ms = 2; ms < 12'000; ms += 100) f.turn(ms);
+    REQUIRE_FALSE(f.states.back().cut_off.empty());
+    CHECK(f.states.back().why.find("(TCP there:2)") != std::string::npos);
 }
 
 TEST_CASE("a dial over QUIC that TCP has overtaken is closed before the peer has seen a preamble",

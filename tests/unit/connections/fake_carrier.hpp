@@ -20,6 +20,7 @@ struct FakeCarrier final : Carrier {
         Receiver* receiver = nullptr;
         Duration round_trip{};
         uint64_t acknowledged = 0;  // of what is written in control
+        Progress bulk;
         CarrierKind is = CarrierKind::quic;
 
         size_t room(link::Class) const override { return 1 << 20; }
@@ -27,7 +28,10 @@ struct FakeCarrier final : Carrier {
             if (cls != link::Class::control) return;
             for (const Bytes part : parts) written.insert(written.end(), part.begin(), part.end());
         }
-        Progress progress(link::Class) const override { return {written.size(), acknowledged}; }
+        Progress progress(link::Class cls) const override {
+            if (cls != link::Class::control) return cls == link::Class::bulk ? bulk : Progress{};
+            return {written.size(), acknowledged};
+        }
         void close(uint64_t code, const std::string& reason) override { closed = {code, reason}; }
         void hold_credit(bool held) override { is_held = held; }
         void set_receiver(Receiver* to) override { receiver = to; }
