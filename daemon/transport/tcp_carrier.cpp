@@ -19,7 +19,7 @@ namespace {
 constexpr uint64_t listener_id = 0;
 // Ids of two carriers of one owner differ (connections/carrier.hpp).
 constexpr uint64_t id_base = uint64_t{1} << 63;
-constexpr Duration certificate_look_max{3'600'000'000'000};
+constexpr WallSeconds certificate_look_seconds = 3600;
 
 constexpr connections::ConnectionId public_id(uint64_t id) {
     return connections::ConnectionId(id_base | id);
@@ -45,7 +45,7 @@ class TcpCarrier::Conn final : public connections::CarriedConnection, private tc
     bool is_touched = false, is_unread = false;
     bool is_full = false;  // the kernel took less than it was given, and has not reported room since
     uint32_t interest = 0;
-    std::string dial_failure;
+    std::string failure;  // of the dial, or of watching its socket
     Duration round_trip{};
     uint64_t received = 0;  // bytes, when on_received() was reported last
     std::optional<Time> ack_at;
@@ -114,7 +114,8 @@ Result<> TcpCarrier::start(const quic::Identity& identity) {
     epoll_ = ::epoll_create1(EPOLL_CLOEXEC);
     if (epoll_ < 0) return fail(Errc::io, "epoll: no descriptor is left");
     epoll_event event{EPOLLIN, {.u64 = listener_id}};
-    ::epoll_ctl(epoll_, EPOLL_CTL_ADD, listener_->fd(), &event);
+    if (::epoll_ctl(epoll_, EPOLL_CTL_ADD, listener_->fd(), &event) != 0)
+        return fail(Errc::io, "epoll: the kernel has no room for the listener");
     return {};
 }
 
@@ -157,7 +158,10 @@ TcpCarrier::Conn& TcpCarrier::add(TcpSocket socket, const quic::Address& remote)
     const uint64_t id = next_id_++;
     Conn& conn = *(conns_[id] = std::make_unique<Conn>(*this, id, std::move(socket), remote));
     epoll_event event{0, {.u64 = id}};
-    ::epoll_ctl(epoll_, EPOLL_CTL_ADD, conn.socket.fd(), &event);
+    if (::epoll_ctl(epoll_, EPOLL_CTL_ADD, conn.socket.fd(), &event) != 0) {
+        conn.failure = "the kernel has no room to watch its socket";
+        touch(conn);
+    }
     return conn;
 }
 
@@ -257,7 +261,7 @@ void TcpCarrier::on_ready(Time now, uint64_t id, uint32_t ready, connections::Ca
     if (conn->connecting) {
         conn->connecting = false;
         if (auto why = conn->socket.connect_error()) {
-            conn->dial_failure = std::move(*why);
+            conn->failure = std::move(*why);
             return touch(*conn);
         }
         conn->round_trip = conn->socket.rtt();
@@ -274,7 +278,7 @@ void TcpCarrier::on_ready(Time now, uint64_t id, uint32_t ready, connections::Ca
 }
 
 void TcpCarrier::read(Time now, Conn& conn, connections::CarrierEvents& events) {
-    if (conn.connecting || conn.lingers || !conn.dial_failure.empty()) return;
+    if (conn.connecting || conn.lingers || !conn.failure.empty()) return;
     const uint64_t id = conn.id;
     if (!conn.machine) begin(conn);
     if (!find(id) || !conn.machine) return;
@@ -331,20 +335,22 @@ bool TcpCarrier::flush(Time now, connections::CarrierEvents& events) {
 // True: there is more to do at once.
 bool TcpCarrier::flush(Time now, Conn& conn, connections::CarrierEvents& events) {
     bool more = false;
-    if (conn.machine && !conn.connecting && !conn.is_full) {
+    // Full, unless the machine waits for room no more: its handshake flushes by itself.
+    if (conn.machine && !conn.connecting && !(conn.is_full && conn.machine->wants_writable())) {
         const bool had = conn.machine->has_unsent();
         if (conn.machine->flush(now, quantum)) {
             touch(conn);
             more = true;
         }
         conn.is_full = conn.machine->wants_writable();
+        if (conn.is_full && conn.socket.is_short()) short_.emplace_back(now + short_pause, conn.id);
         if (conn.connected && !conn.machine->ended() && had) {
             events.on_room(public_id(conn.id));
             more |= !conn.machine->wants_writable();
         }
         note_ack(conn);
     }
-    if ((!conn.machine || !conn.machine->ended()) && conn.dial_failure.empty()) {
+    if ((!conn.machine || !conn.machine->ended()) && conn.failure.empty()) {
         watch(conn);
         return more;
     }
@@ -356,7 +362,7 @@ bool TcpCarrier::flush(Time now, Conn& conn, connections::CarrierEvents& events)
 // Reports the end once; then the connection lingers until the peer has received it, or goes.
 void TcpCarrier::end(Time now, Conn& conn, connections::CarrierEvents& events) {
     half_open_.remove(conn.id);
-    connections::ClosedBy why{0, conn.dial_failure, {}, false};
+    connections::ClosedBy why{0, conn.failure, {}, false};
     if (conn.machine && conn.machine->ended()) {
         const tcp::Ended& ended = *conn.machine->ended();
         why = {ended.code, ended.cause, ended.reason, ended.by_peer};
@@ -382,14 +388,15 @@ void TcpCarrier::drop(Conn& conn) {
 }
 
 void TcpCarrier::watch(Conn& conn) {
+    const bool is_short = conn.is_full && conn.socket.is_short();  // tried again by time
     uint32_t want = 0;
     if (conn.connecting)
         want = EPOLLOUT;
     else if (conn.lingers)
-        want = EPOLLIN | (conn.machine->has_unsent() ? EPOLLOUT : 0u);
+        want = EPOLLIN | (conn.machine->has_unsent() && !is_short ? EPOLLOUT : 0u);
     else
         want = (!conn.machine || conn.machine->wants_readable() ? EPOLLIN : 0u) |
-               (conn.machine && conn.machine->wants_writable() ? EPOLLOUT : 0u);
+               (conn.machine && conn.machine->wants_writable() && !is_short ? EPOLLOUT : 0u);
     if (want == conn.interest) return;
     conn.interest = want;
     epoll_event event{want, {.u64 = conn.id}};
@@ -414,9 +421,9 @@ void TcpCarrier::on_time(Time now) {
     for (; !dials_.empty() && dials_.front().first <= now; dials_.pop_front()) {
         Conn* conn = find(dials_.front().second);
         if (!conn || conn->connected || conn->closed) continue;
-        conn->dial_failure = "tcp not answered";
+        conn->failure = "tcp not answered";
         if (conn->machine)
-            conn->machine->close(static_cast<uint64_t>(tcp::CloseCode::too_late), conn->dial_failure);
+            conn->machine->close(static_cast<uint64_t>(tcp::CloseCode::too_late), conn->failure);
         conn->connecting = false;
         touch(*conn);
     }
@@ -427,6 +434,11 @@ void TcpCarrier::on_time(Time now) {
         else
             lingering_.pop_front();
     }
+    for (; !short_.empty() && short_.front().first <= now; short_.pop_front())
+        if (Conn* conn = find(short_.front().second)) {
+            conn->is_full = false;
+            touch(*conn);
+        }
     if (accept_at_ <= now) {
         accept_at_ = never;
         watch_listener(true);
@@ -437,8 +449,9 @@ void TcpCarrier::on_time(Time now) {
 void TcpCarrier::note_certificate(Time now, const tcp::Connection& machine) {
     const auto end = machine.peer_valid_until();
     if (!end || !options_.wall_clock) return;
-    const Duration left = std::chrono::seconds(std::max<WallSeconds>(*end - options_.wall_clock(), 0) + 1);
-    certificates_at_ = std::min(certificates_at_, now + std::min(left, certificate_look_max));
+    const WallSeconds left =
+        std::clamp<WallSeconds>(*end + 1 - options_.wall_clock(), 1, certificate_look_seconds);
+    certificates_at_ = std::min(certificates_at_, now + std::chrono::seconds(left));
 }
 
 void TcpCarrier::end_old_certificates(Time now) {
@@ -468,6 +481,7 @@ Time TcpCarrier::wake_at() const {
     Time at = std::min({half_open_.wake_at(), certificates_at_, accept_at_});
     if (!acks_.empty()) at = std::min(at, acks_.begin()->first);
     if (!dials_.empty()) at = std::min(at, dials_.front().first);
+    if (!short_.empty()) at = std::min(at, short_.front().first);
     if (!lingering_.empty()) at = std::min(at, lingering_.front().first);
     return at;
 }

@@ -28,6 +28,7 @@ class TcpCarrier final : public connections::Carrier, private tcp::KeyRing {
     static constexpr size_t lingering_max = 64;
     static constexpr Duration linger{500'000'000};
     static constexpr Duration accept_pause{200'000'000};  // when there is no descriptor for a newcomer
+    static constexpr Duration short_pause{5'000'000};     // when the kernel has no memory for what is sent
     static constexpr Duration dial_patience{3'000'000'000};
 
     struct Options {
@@ -104,6 +105,7 @@ class TcpCarrier final : public connections::Carrier, private tcp::KeyRing {
     tcp::HalfOpen half_open_;
     std::deque<std::pair<Time, uint64_t>> dials_;      // when each has had its time, in order
     std::deque<std::pair<Time, uint64_t>> lingering_;  // the same of ended ones
+    std::deque<std::pair<Time, uint64_t>> short_;      // when to send again, in order
     std::vector<uint64_t> unread_;                     // may have more that the kernel does not report again
     std::vector<uint64_t> touched_;                    // have something to send, or have ended
     std::set<std::pair<Time, uint64_t>> acks_;

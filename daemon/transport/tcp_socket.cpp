@@ -81,8 +81,9 @@ tcp::ByteWire::Moved TcpSocket::receive(MutableBytes into) {
 
 tcp::ByteWire::Moved TcpSocket::send(Bytes bytes) {
     const ssize_t n = ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    short_ = n < 0 && (errno == ENOBUFS || errno == ENOMEM);
     if (n > 0) return {static_cast<size_t>(n), State::moved};
-    if (n == 0 || errno == EAGAIN || errno == EINTR || errno == ENOBUFS) return {0, State::blocked};
+    if (n == 0 || errno == EAGAIN || errno == EINTR || short_) return {0, State::blocked};
     error_ = errno;
     return {0, State::broken};
 }

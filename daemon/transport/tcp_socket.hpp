@@ -36,6 +36,8 @@ class TcpSocket final : public tcp::ByteWire {
     std::optional<std::string> connect_error() const;
     Moved receive(MutableBytes into) override;
     Moved send(Bytes bytes) override;
+    // The last send() found no memory: epoll may call the socket writable all the same.
+    bool is_short() const { return short_; }
     std::string why() const override;
     struct Peeked {
         State state = State::blocked;
@@ -49,6 +51,7 @@ class TcpSocket final : public tcp::ByteWire {
   private:
     int fd_;  // -1: moved away
     int error_ = 0;
+    bool short_ = false;
 };
 
 class TcpListener {
