@@ -49,6 +49,7 @@ class TcpCarrier::Conn final : public connections::CarriedConnection, private tc
     Duration round_trip{};
     uint64_t received = 0;  // bytes, when on_received() was reported last
     std::optional<Time> ack_at;
+    Time rate_at{};  // when to look at the socket's rate again
 
     // ---- connections::CarriedConnection
     size_t room(link::Class cls) const override { return machine->room(static_cast<tcp::Class>(cls)); }
@@ -338,6 +339,10 @@ bool TcpCarrier::flush(Time now, Conn& conn, connections::CarrierEvents& events)
     // Full, unless the machine waits for room no more: its handshake flushes by itself.
     if (conn.machine && !conn.connecting && !(conn.is_full && conn.machine->wants_writable())) {
         const bool had = conn.machine->has_unsent();
+        if (had && conn.rate_at <= now) {
+            conn.rate_at = now + rate_interval;
+            conn.socket.limit_unsent();
+        }
         if (conn.machine->flush(now, quantum)) {
             touch(conn);
             more = true;

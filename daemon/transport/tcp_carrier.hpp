@@ -29,6 +29,7 @@ class TcpCarrier final : public connections::Carrier, private tcp::KeyRing {
     static constexpr Duration linger{500'000'000};
     static constexpr Duration accept_pause{200'000'000};  // when there is no descriptor for a newcomer
     static constexpr Duration short_pause{5'000'000};     // when the kernel has no memory for what is sent
+    static constexpr Duration rate_interval{10'000'000};  // between looks at a sender's rate
     static constexpr Duration dial_patience{3'000'000'000};
 
     struct Options {

@@ -2,7 +2,8 @@
 #include "transport/tcp_socket.hpp"
 
 #include <errno.h>
-#include <netinet/tcp.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -39,7 +40,7 @@ std::string dial_error(int error) {
 
 TcpSocket::TcpSocket(int fd) : fd_(fd) {
     set(fd_, IPPROTO_TCP, TCP_NODELAY, 1);
-    set(fd_, IPPROTO_TCP, TCP_NOTSENT_LOWAT, unsent_max);
+    set(fd_, IPPROTO_TCP, TCP_NOTSENT_LOWAT, unsent_limit_);
 }
 
 TcpSocket::~TcpSocket() {
@@ -111,6 +112,16 @@ bool TcpSocket::discard() {
 
 void TcpSocket::end_sending() {
     ::shutdown(fd_, SHUT_WR);
+}
+
+// A kernel that does not know the rate leaves it 0.
+void TcpSocket::limit_unsent() {
+    tcp_info info{};
+    socklen_t size = sizeof info;
+    if (::getsockopt(fd_, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return;
+    const int limit = static_cast<int>(tcp::unsent_limit(info.tcpi_delivery_rate));
+    if (limit == std::exchange(unsent_limit_, limit)) return;
+    set(fd_, IPPROTO_TCP, TCP_NOTSENT_LOWAT, limit);
 }
 
 Duration TcpSocket::rtt() const {

@@ -15,15 +15,12 @@
 #include "core/time.hpp"
 #include "quic/address.hpp"
 #include "tcp/byte_wire.hpp"
+#include "tcp/unsent.hpp"
 
 namespace nexar::transport {
 
 class TcpSocket final : public tcp::ByteWire {
   public:
-    // As much as QUIC's connection keeps of bulk. With 128 KiB the two ends' threads wake each other for
-    // every 64 KiB: 64 MiB took 110 to 155 ms instead of 68 to 80.
-    static constexpr int unsent_max = 2 << 20;
-
     // `from`: its host is the source address, unless it is any.
     static Result<TcpSocket> connect(const quic::Address& from, const quic::Address& to);
     explicit TcpSocket(int fd);
@@ -45,12 +42,14 @@ class TcpSocket final : public tcp::ByteWire {
     };
     Peeked peek() const;  // the next byte that will be received
     void end_sending();
+    void limit_unsent();   // to what suits the rate that the kernel has measured (tcp/unsent.hpp)
     bool discard();        // what has come; false: the peer sends no more
     Duration rtt() const;  // zero: not measured
 
   private:
     int fd_;  // -1: moved away
     int error_ = 0;
+    int unsent_limit_ = static_cast<int>(tcp::unsent_min);
     bool short_ = false;
 };
 
