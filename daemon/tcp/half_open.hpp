@@ -34,7 +34,7 @@ class HalfOpen {
         rows_.push_back({id, from, now + patience, true});
         return evicted;
     }
-    void has_spoken(uint64_t id) {
+    void has_sent(uint64_t id) {
         for (Row& row : rows_)
             if (row.id == id) row.silent = false;
     }

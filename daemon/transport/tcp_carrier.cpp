@@ -218,7 +218,7 @@ void TcpCarrier::begin(Conn& conn) {
         const auto first = conn.socket.peek();
         if (first.state == tcp::ByteWire::State::blocked) return;
         if (first.state != tcp::ByteWire::State::moved) return drop(conn);
-        half_open_.has_spoken(conn.id);
+        half_open_.has_sent(conn.id);
         if (options_.plain && first.byte == tcp::PlainStream::magic[0]) mode = tcp::Mode::plain;
     }
     std::unique_ptr<tcp::Stream> stream;

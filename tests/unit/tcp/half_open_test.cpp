@@ -27,12 +27,12 @@ TEST_CASE("silent sockets do not keep a newcomer of their own site out", "[tcp][
     HalfOpen open;
     for (uint64_t i = 0; i < HalfOpen::per_site_max; ++i) CHECK_FALSE(open.add(Time{}, i, host(1)));
     CHECK_FALSE(open.add(Time{}, 50, host(2)));
-    open.has_spoken(0);
+    open.has_sent(0);
     CHECK(open.add(Time{}, 100, host(1)) == 1);
-    open.has_spoken(100);
+    open.has_sent(100);
     for (uint64_t i = 2; i < HalfOpen::per_site_max; ++i) CHECK(open.add(Time{}, 100 + i, host(1)) == i);
-    for (uint64_t i = 2; i < HalfOpen::per_site_max; ++i) open.has_spoken(100 + i);
-    CHECK(open.add(Time{}, 200, host(1)) == 0);  // all have spoken
+    for (uint64_t i = 2; i < HalfOpen::per_site_max; ++i) open.has_sent(100 + i);
+    CHECK(open.add(Time{}, 200, host(1)) == 0);  // all have sent
     CHECK(open.add(Time{}, 201, host(1)) == 200);
     CHECK(open.size() == HalfOpen::per_site_max + 1);
 }
@@ -41,7 +41,7 @@ TEST_CASE("where each site holds one, the oldest of all goes", "[tcp][B5]") {
     HalfOpen open;
     for (unsigned site = 0; site < HalfOpen::total_max; ++site)
         CHECK_FALSE(open.add(Time{}, site, host(site)));
-    open.has_spoken(0);
+    open.has_sent(0);
     CHECK(open.add(Time{}, 1000, host(500)) == 1);
     CHECK(open.add(Time{}, 1001, host(1)) == 2);
     CHECK(open.size() == HalfOpen::total_max);
