@@ -34,7 +34,7 @@ class TlsStream final : public Stream, private quic::TlsPeer {
     uint64_t received_ = 0;           // bytes of records
     uint64_t key_updates_ = 0;        // of the peer's
     std::string broken_rule_;         // by the peer; empty: none
-    bool wire_ended_ = false;  // the library was notified
+    bool wire_ended_ = false;         // the library was notified
     bool wire_broken_ = false;
 };
 

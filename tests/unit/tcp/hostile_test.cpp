@@ -1,9 +1,10 @@
 // What a member that breaks the rules of TLS, or never reads, or sends only small records costs this end
 // (docs/protocol/tcp.md [B4] [B9]).
-#include <catch2/catch_test_macros.hpp>
 #include <openssl/bio.h>
 #include <openssl/pem.h>
 #include <openssl/ssl.h>
+
+#include <catch2/catch_test_macros.hpp>
 
 #include "pair.hpp"
 
