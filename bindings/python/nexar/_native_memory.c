@@ -182,6 +182,8 @@ static int buffer_of(PyObject* memory, Py_buffer* view, int wanted) {
 
 int view_of(PyObject* memory, int write, Py_buffer* view, int* dtype) {
     if ((PyObject*)Py_TYPE(memory) != library.array_type) {
+        /* A subclass of numpy's may mean more by its bytes than their format says: the general way asks. */
+        if (PyType_IsSubtype(Py_TYPE(memory), (PyTypeObject*)library.array_type)) return 0;
         if (is_copied(memory) != 0) return 0;
         if (!PyObject_CheckBuffer(memory)) return view_of_tensor(memory, write, view, dtype);
     }
