@@ -17,6 +17,10 @@ TEST_CASE("status shows this node, then its peers as a table") {
         "peers": [
           {"node": "aaaaaaaaaaaaffff", "host": "beta", "state": "up", "address": "10.0.0.2:7654", "incarnation": 2,
            "rtt_ms": 0.21, "received_ago_ms": 12, "why": "",
+           "bulk": [{"up": true, "carrier": "quic", "encrypted": true, "carrier_why": "tcp refused"},
+                    {"up": true, "carrier": "tcp", "encrypted": false, "carrier_why": ""},
+                    {"up": true, "carrier": "quic", "encrypted": true, "carrier_why": "tcp refused"},
+                    {"up": false, "carrier": "tcp", "encrypted": true, "carrier_why": ""}],
            "traffic": {"control": {"sent": {"bytes": 99, "payload_bytes": 0}, "received": {"payload_bytes": 0}},
                        "small": {"sent": {"payload_bytes": 1024}, "received": {"payload_bytes": 0}},
                        "bulk": {"sent": {"payload_bytes": 1047552}, "received": {"payload_bytes": 0}}}},
@@ -24,24 +28,25 @@ TEST_CASE("status shows this node, then its peers as a table") {
            "rtt_ms": null, "received_ago_ms": null, "traffic": null, "why": "silent\nfor 5 s"}],
         "sessions": 2, "session_memory_bytes": 1536, "groups": 1, "ops_in_flight": 0,
         "traffic": {"bulk": {"sent": {"payload_bytes": 1048576}, "received": {"payload_bytes": 0}}}, "shards": 1, "workers": 1})");
-    REQUIRE(
-        render_status(status) ==
-        "node         alpha (3f2a9c01d2e4)\n"
-        "state        running\n"
-        "cluster      prod (c0ffee)\n"
-        "incarnation  4, up for 1 h 2 min, pid 412\n"
-        "certificate  expires in 19 d 23 h\n"
-        "version      0.1.0\n"
-        "address      0.0.0.0:7654, known to others as 10.0.0.1:7654\n"
-        "sessions     2, with 1.5 KiB of shared memory\n"
-        "groups       1, operations in flight 0\n"
-        "data         1 MiB sent, 0 B received\n"
-        "threads      1 for bulk data, 1 for reductions\n"
-        "\n"
-        "PEER                 STATE  ADDRESS            RTT  LAST PACKET   SENT  RECEIVED  INCARNATION  WHY\n"
-        "beta (aaaaaaaaaaaa)  up     10.0.0.2:7654  0.21 ms    12 ms ago  1 MiB       0 B            2  -\n"
-        "bbbbbbbbbbbb         down   10.0.0.3:7654        -            -      -         -            7  "
-        "silent?for 5 s\n");
+    REQUIRE(render_status(status) ==
+            "node         alpha (3f2a9c01d2e4)\n"
+            "state        running\n"
+            "cluster      prod (c0ffee)\n"
+            "incarnation  4, up for 1 h 2 min, pid 412\n"
+            "certificate  expires in 19 d 23 h\n"
+            "version      0.1.0\n"
+            "address      0.0.0.0:7654, known to others as 10.0.0.1:7654\n"
+            "sessions     2, with 1.5 KiB of shared memory\n"
+            "groups       1, operations in flight 0\n"
+            "data         1 MiB sent, 0 B received\n"
+            "threads      1 for bulk data, 1 for reductions\n"
+            "\n"
+            "PEER                 STATE  ADDRESS            RTT  LAST PACKET   SENT  RECEIVED  INCARNATION  "
+            "BULK DATA                              WHY\n"
+            "beta (aaaaaaaaaaaa)  up     10.0.0.2:7654  0.21 ms    12 ms ago  1 MiB       0 B            2  "
+            "quic: tcp refused; tcp, NOT ENCRYPTED  -\n"
+            "bbbbbbbbbbbb         down   10.0.0.3:7654        -            -      -         -            7  "
+            "-                                      silent?for 5 s\n");
 }
 
 TEST_CASE("status warns of holes that are not guarded") {
