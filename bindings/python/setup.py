@@ -1,4 +1,4 @@
-"""What pyproject.toml cannot say: the version, which is that of include/nexar.h, and _native for the stable ABI.
+"""What pyproject.toml cannot say: the version, which is that of include/nexar/base.h, and _native for the stable ABI.
 
     pip install bindings/python        (from the tree: the header is beside it; libnexar_c is looked for at import)
 """
@@ -12,7 +12,7 @@ import tempfile
 from setuptools import Extension, setup
 
 include = os.path.join("..", "..", "include")
-with open(os.path.join(include, "nexar.h"), encoding="utf-8") as file:
+with open(os.path.join(include, "nexar", "base.h"), encoding="utf-8") as file:
     numbers = dict(re.findall(r"#define NEXAR_VERSION_(MAJOR|MINOR|PATCH) (\d+)", file.read()))
 
 # What setuptools builds on the way is not left in the tree.

@@ -11,9 +11,9 @@
 
 namespace nexar {
 
-// What went wrong. The numbers are those of nexar_status in include/nexar.h (tests/abi compares them), so an
-// error crosses the wire, shared memory and the C ABI unchanged. The hundreds say what the caller can do
-// about it.
+// What went wrong. The numbers are those of nexar_status in include/nexar/status.h (tests/abi compares them),
+// so an error crosses the wire, shared memory and the C ABI unchanged. The hundreds say what the caller can
+// do about it.
 enum class Errc : int32_t {
     ok = 0,
     pending = 1,  // not an error: started, not finished

@@ -1,4 +1,4 @@
-"""The C ABI as a text: what include/nexar.h says, measured by a C compiler, and what the library exports. The text is
+"""The C ABI as a text: what include/nexar.h and its parts say, measured by a C compiler, and what the library exports. The text is
 stored in libnexar_c.abi beside this file; the test fails when they differ.
 
     description.py check  nexar.h COMPILER [libnexar_c.so]     the test
@@ -15,6 +15,8 @@ import re
 import subprocess
 import sys
 import tempfile
+
+from header import whole
 
 STORED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "libnexar_c.abi")
 
@@ -33,14 +35,13 @@ def one_space(text):
 
 
 class Header:
-    """What is declared, in the order of the file."""
+    """What is declared, in the order of the header."""
 
     def __init__(self, path):
-        with open(path, encoding="utf-8") as file:
-            text = without_comments(file.read())
+        text = without_comments(whole(path))
         self.macros = {name: one_space(value) for name, value in
                        re.findall(r"^#define (NEXAR_\w+)[ \t]+(.*)$", text, re.MULTILINE)
-                       if name not in ("NEXAR_API", "NEXAR_MUST_CHECK", "NEXAR_VERSION_PATCH")}
+                       if name not in ("NEXAR_API", "NEXAR_LINKAGE", "NEXAR_MUST_CHECK", "NEXAR_VERSION_PATCH")}
         text = re.sub(r"^#.*$", "", text, flags=re.MULTILINE)
         self.constants = [one_space(item).split(" ")[0] for body in re.findall(r"\benum \{(.*?)\};", text, re.DOTALL)
                           for item in body.split(",") if item.strip()]
@@ -130,8 +131,7 @@ CHANGES = {  # to the header: (what, instead), and whether that takes something 
 
 def tried(path, compiler):
     """Each of these changes is found, and called what it is."""
-    with open(path, encoding="utf-8") as file:
-        header = file.read()
+    header = whole(path)
     bad, before = 0, description(path, compiler, None)
     for what, (old, new, takes_away) in CHANGES.items():
         with tempfile.NamedTemporaryFile("w", suffix=".h") as changed:

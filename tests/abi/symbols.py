@@ -1,4 +1,4 @@
-"""What libnexar_c.so exports is what include/nexar.h declares, under one version, which is the header's; nothing.c calls
+"""What libnexar_c.so exports is what include/nexar.h and its parts declare, under one version, which is the header's; nothing.c calls
 all of it; the library needs libc and the C++ runtime, nothing else.
 
     symbols.py libnexar_c.so nexar.h nothing.c [sanitized]
@@ -7,6 +7,8 @@ all of it; the library needs libc and the C++ runtime, nothing else.
 import re
 import subprocess
 import sys
+
+from header import whole
 
 RUNTIME = ("libc.so", "libm.so", "libstdc++.so", "libgcc_s.so", "libc++.so", "libc++abi.so", "ld-linux")
 
@@ -37,7 +39,7 @@ def abi_version(header):
 
 def main():
     library, header, caller = sys.argv[1:4]
-    text, called = (read(path) for path in (header, caller))
+    text, called = whole(header), read(caller)
     text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
     declared = set(re.findall(r"\b(nexar_\w+)\s*\(", text))
     found, version = exported(library), abi_version(text)

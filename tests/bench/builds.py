@@ -30,7 +30,8 @@ class Build:
 
     @property
     def version(self):
-        header = (self.source / "include/nexar.h").read_text()
+        files = [self.source / "include/nexar/base.h", self.source / "include/nexar.h"]  # an older tree's has no parts
+        header = next(file for file in files if file.exists()).read_text()
         parts = ("MAJOR", "MINOR", "PATCH")
         return ".".join(re.search(rf"NEXAR_VERSION_{part}\s+(\d+)", header).group(1) for part in parts)
 

@@ -14,7 +14,8 @@ from ctypes import byref, c_int32, c_int64, c_uint32, c_uint64, c_void_p
 from harness import *
 from nexar import _library
 
-HEADER = (pathlib.Path(__file__).resolve().parents[2] / "include/nexar.h").read_text()
+PARTS = pathlib.Path(__file__).resolve().parents[2] / "include/nexar"
+HEADER = "".join(part.read_text() for part in sorted(PARTS.glob("*.h")))
 COUNT, SIZE = 3, 1  # elements of each call, ranks of the group
 WILD = 0xDEAD0008  # no handle, and no address
 VALUES = {"nexar_status": c_int32, "nexar_dtype": c_int32, "nexar_reduce_op": c_int32, "nexar_request": c_uint64,
@@ -110,7 +111,7 @@ class Place:
         number = {"count": 1 if re.search("request|create", function) else COUNT, "send_count": COUNT, "receive_count": COUNT, "piece_count": 2,
                   "dtype": 1, "send_dtype": 1, "receive_dtype": 1, "op": 0, "root": 0, "to": 0, "from": 0, "rank": 0, "colour": 0,
                   "key": 0, "tag": 5, "send_tag": 5, "receive_tag": 6, "bytes": 4096, "offset": 0, "size": 65,
-                  "capacity": 4, "stride": ctypes.sizeof(_library.Completion), "timeout_ms": 1, "status": 0}
+                  "capacity": 1, "stride": ctypes.sizeof(_library.Completion), "timeout_ms": 1, "status": 0}
         if function == "nexar_register_memfd" and name in ("address", "fd"):
             return self.fd if name == "fd" else self.mapped.ctypes.data
         if kind in VALUES and name in number:

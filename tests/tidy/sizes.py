@@ -7,7 +7,7 @@ import re
 import tidy
 
 LIMIT = 600
-MANUAL = "include/nexar.h"  # one file by its nature: what programs include, and read
+MANUAL = "include/"  # what programs include, and people read
 COLUMNS = 120
 FUNCTION_LIMIT = 70  # from the line of its name to its closing brace
 SUFFIXES = (".h", ".hpp", ".c", ".cpp", ".cu", ".py", ".sh", ".cmake", "CMakeLists.txt", ".capnp", ".rs", ".jl")
@@ -74,8 +74,8 @@ def functions(path, text):
 
 def check_file(path, text):
     lines = len(text.splitlines())
-    complaints = [f"{path}: {lines} lines, the limit is {LIMIT}"] if lines > LIMIT and path != MANUAL else []
-    if path == MANUAL:
+    complaints = [f"{path}: {lines} lines, the limit is {LIMIT}"] if lines > LIMIT else []
+    if path.startswith(MANUAL):
         complaints += [f"{path}:{number}: {len(line)} columns, the limit is {COLUMNS}"
                        for number, line in enumerate(text.splitlines(), 1) if len(line) > COLUMNS]
     return complaints + [f"{path}:{line}: a function of {lines} lines, the limit is {FUNCTION_LIMIT}: {words[:60]}"
@@ -91,8 +91,8 @@ def check_repository():
 def self_test():
     tidy.expect(check_file("good.sh", "x\n" * LIMIT))
     tidy.expect(check_file("bad.sh", "x\n" * (LIMIT + 1)), "bad.sh: 601 lines")
-    tidy.expect(check_file(MANUAL, "x" * COLUMNS + "\n"))
-    tidy.expect(check_file(MANUAL, "\n" + "x" * (COLUMNS + 1)), f"{MANUAL}:2: 121 columns")
+    tidy.expect(check_file(f"{MANUAL}a.h", "x" * COLUMNS + "\n"))
+    tidy.expect(check_file(f"{MANUAL}a.h", "\n" + "x" * (COLUMNS + 1)), f"{MANUAL}a.h:2: 121 columns")
     full, over = "    x();\n" * (FUNCTION_LIMIT - 2), "    if (x) {\n    }\n" * (FUNCTION_LIMIT // 2)
     scope = "namespace a {\nstruct alignas(8) B : C<D> {\n  private:\n    int x = f();\n"
     tidy.expect(check_file("good.cpp", f"{scope}    int f(int a) const {{\n{full}}}\n" * 2))

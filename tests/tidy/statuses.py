@@ -1,10 +1,10 @@
-"""docs/errors.md has a remedy for each status of include/nexar.h, in its order, and none for another one."""
+"""docs/errors.md has a remedy for each status of include/nexar/status.h, in its order, and none for another one."""
 
 import re
 
 import tidy
 
-HEADER, PAGE = "include/nexar.h", "docs/errors.md"
+HEADER, PAGE = "include/nexar/status.h", "docs/errors.md"
 # NEXAR_ERR_CALL = -100 and the other hundreds are classes, which no function returns.
 STATUS = re.compile(r"\bNEXAR_ERR_([A-Z_]+) = -(\d+)")
 ROW = re.compile(r"^\| `([A-Z_]+)` \| *(\S.*)? *\|$", re.MULTILINE)
