@@ -49,8 +49,10 @@ fake dpkg 'echo amd64'
 expect "Debian 12's C++ library for AArch64 is asked for there" 0 'qemu-user .*libstdc\+\+-12-dev-arm64-cross' missing_line 12
 expect "and Debian 13's there" 0 'qemu-user .*libstdc\+\+-14-dev-arm64-cross' missing_line 13
 fake dpkg 'echo arm64'
-no_cross() { ! missing_line 12 | grep -q arm64-cross; }
-expect "a machine that is AArch64 needs none" 0 '' no_cross
+no_cross() { ! missing_line "$1" | grep -qE 'arm64-cross|qemu|valgrind'; }
+expect "a machine that is AArch64 needs none with Debian 12" 0 '' no_cross 12
+expect "nor with Debian 13" 0 '' no_cross 13
+expect "where it has Debian 13's own packages" 0 'libssl-dev libcatch2-dev' missing_line 13
 not_listed() { ! missing_line 12 | grep -qE "(^| )$1 "; }
 expect "an installed package is not missing" 0 '' not_listed cmake
 expect "a virtual package is met by its provider" 0 '' not_listed pkg-config

@@ -29,9 +29,10 @@ needed_packages() {
         printf '%s\n' libssl-dev libcatch2-dev
         cxx=libstdc++-14-dev
     fi
-    # tests/unit/aarch64: elsewhere the ordinary tests run on AArch64 itself, or not at all.
+    # tests/unit/aarch64: elsewhere the ordinary tests run on AArch64 itself, or not at all. tests/unit/instructions: it
+    # knows what an x86-64 takes.
     if [ "$(dpkg --print-architecture)" = amd64 ]; then
-        printf '%s\n' qemu-user binutils-aarch64-linux-gnu "$cxx-arm64-cross"
+        printf '%s\n' valgrind qemu-user binutils-aarch64-linux-gnu "$cxx-arm64-cross"
     fi
 }
 
