@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """What wakes the daemons of an idle cluster, by strace: heartbeats, the watchdog, and with sessions the tick; nothing else.
 
-    NEXAR_BUILD_DIR=build/whole tests/soak/idle.py [--seconds N (default 20)]
+    NEXAR_BUILD_DIR=build/whole tests/soak/idle.py [--seconds N (default 20)] [--setting KEY=VALUE (of the daemons)]...
 
 Two nodes, first without any session, then with a session and a group on each. Prints, for every thread, how often a second it
 woke, and by what. A wake-up is the return of a call that may sleep.
@@ -91,8 +91,11 @@ def opened(cluster):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=20)
-    seconds = parser.parse_args().seconds
-    with nexar.testing.cluster(2, 2, nexard=os.environ["NEXAR_TEST_NEXARD"]) as cluster:
+    parser.add_argument("--setting", action="append", default=[], metavar="KEY=VALUE")
+    chosen = parser.parse_args()
+    seconds = chosen.seconds
+    settings = {f"NEXAR_{key.upper()}": value for key, _, value in (each.partition("=") for each in chosen.setting)}
+    with nexar.testing.cluster(2, 2, nexard=os.environ["NEXAR_TEST_NEXARD"], **settings) as cluster:
         time.sleep(SETTLED_SECONDS)  # sleep: what a start leaves to be done ends by itself
         words = judge("without sessions", cluster, seconds, 0)
         groups = opened(cluster)

@@ -1,13 +1,13 @@
 #!/usr/bin/python3
 """Very many small operations, and mixed ones among them, on two nodes: none wrong, none that hangs, and nothing that grows.
 
-    NEXAR_BUILD_DIR=build/whole tests/soak/soak.py [--operations N (default 1000000)] [--ranks N (default 2)]
+    NEXAR_BUILD_DIR=build/whole tests/soak/soak.py [--operations N (default 1000000)] [--ranks N (default 2)] [--setting KEY=VALUE]...
 
 Every result is compared. After a tenth of the operations, which is the warm-up, and at the end: resident memory of each daemon
 and rank, which may grow by less than 1 MiB, and descriptors, which must be as many. At the end the daemons must hold nothing.
 The figures of every tenth are shown: what grew is the process's own memory (anonymous), or pages of programs and libraries that
 it has read for the first time. The mixed operations are some random ones of each kind, over and over (tests/oracle); a warm-up has
-each of them once.
+each of them once. --setting: of the daemons, as tcp_bulk=true.
 """
 import argparse
 import gc
@@ -207,11 +207,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--operations", type=int, default=1_000_000)
     parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--setting", action="append", default=[], metavar="KEY=VALUE")
     chosen = parser.parse_args()
     if chosen.operations < 10 * MIXED_EVERY * MIXED:
         parser.error(f"--operations: at least {10 * MIXED_EVERY * MIXED}, or the warm-up has not all of the mixed ones")
+    settings = {f"NEXAR_{key.upper()}": value for key, _, value in (each.partition("=") for each in chosen.setting)}
     begin, marks = time.monotonic(), tuple(chosen.operations * tenth // 10 for tenth in range(1, 11))
-    with nexar.testing.cluster(2, chosen.ranks, nexard=os.environ["NEXAR_TEST_NEXARD"]) as cluster:
+    with nexar.testing.cluster(2, chosen.ranks, nexard=os.environ["NEXAR_TEST_NEXARD"], **settings) as cluster:
         workers = started(cluster, chosen.ranks, work, chosen.operations, marks)
         before = measured(cluster, workers, MARK_SECONDS)
         for mark in marks[1:]:
