@@ -1,12 +1,14 @@
 """Requests that nobody holds any more: their slots, their arrays, and their errors."""
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import sys
 import types
 import warnings
 import weakref
+from collections import deque
 from ctypes import byref
 from typing import Any
 
@@ -38,16 +40,27 @@ def name_of(group: Any) -> str | None:
     return str(given.name.decode(errors="replace"))
 
 
+def put_back(group: int, apart: list[int]) -> None:
+    """A message that is set apart, of a group's handle. In one step, as between two a signal's handler may raise."""
+    with contextlib.suppress(IndexError):  # it was received, or put back
+        deque(map(lib.nexar_message_free, (group,), map(list.pop, (apart,))), 0)
+
+
+def _has_group(kept: Any) -> bool:
+    """Whether what a Request keeps has the Group that it opened, which frees the handle itself."""
+    return any(getattr(each, "_owned", None) for each in kept or ())
+
+
 class Dropped:
     """Requests whose Request nobody holds any more: cancelled, and freed when they have ended. Until then their arrays
     stay alive. One per session."""
 
-    def __init__(self, table: dict[int, Any]) -> None:
+    def __init__(self, table: dict[int, Any], messages: dict[int, Any]) -> None:
         # number: (what to keep alive, whether it opens a group); _IN_OPS: a thread is in an op group. Not empty: the quick way,
         # which knows neither, is not taken.
         self.requests: dict[int, Any] = {}
-        self._table = table  # of the session's Requests
-        # Called with the weak reference in the table when a Request is gone that is in it still. C alone, so that no handler comes.
+        self._table, self._messages = table, messages  # of the session's Requests, and Messages
+        # Called with the weak reference in the table when one is gone that is in it still. C alone, so that no handler comes.
         self.orphaned = functools.partial(self.requests.setdefault, _ORPHANS)
 
     def take(self, request: Any) -> None:
@@ -79,12 +92,12 @@ class Dropped:
             return True
         if type(found) is not bytes:
             request._error = found[0] if found[1] is not None else None
-        elif request._opens and (group := _library.Completion.from_buffer_copy(found).group):
+        elif request._opens and (group := _library.Completion.from_buffer_copy(found).group) and not _has_group(request._kept):
             lib.nexar_group_free(group)  # the library leaves it to who was reported of it
         return False
 
     def _adopt(self) -> None:
-        """Requests whose __del__ did not run, as the handler of a signal raised. Python has reported that."""
+        """Requests and Messages whose __del__ did not run, as the handler of a signal raised. Python has reported that."""
         self.requests.pop(_ORPHANS, None)
         try:
             for key, (request, kept) in list(self._table.items()):
@@ -92,8 +105,12 @@ class Dropped:
                     continue
                 if kept[0]:
                     self.requests[kept[0]] = kept, kept[1]
-                    self._look(types.SimpleNamespace(_number=kept[0], _opens=kept[1]))
+                    self._look(types.SimpleNamespace(_number=kept[0], _opens=kept[1], _kept=kept))
                 self._table.pop(key, None)
+            for key, (message, group, apart) in list(self._messages.items()):
+                if message() is None:
+                    put_back(group, apart)
+                    self._messages.pop(key, None)
         except BaseException:
             self.requests[_ORPHANS] = None  # again
             raise

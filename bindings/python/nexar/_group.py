@@ -4,6 +4,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import weakref
+from collections import deque
 from ctypes import byref, c_uint32
 from types import TracebackType
 from typing import Any
@@ -43,14 +44,14 @@ class Group(Collectives, Messages, Children, Objects):
     def __init__(self, connection: Any, handle: int) -> None:
         self._connection, self._handle, self._gate = connection, handle, bytearray(1)
         self._dropped, self._weak = connection.dropped.requests, weakref.ref(self)
-        self._free = weakref.finalize(self, lib.nexar_group_free, handle)
-        self._free.atexit = False  # a process that ends has ended; it does not leave its groups first
-        connection.groups[handle] = self
+        self._owned: list[int] = []  # its handle, from when it is this object's to free until it is freed
+        # Lazily, and in C alone, so that no handler comes. A process that ends does not leave its groups first.
+        weakref.finalize(self, deque, map(lib.nexar_group_free, self._owned), 0).atexit = False
         self.rank, self.size, self.epoch = (self._number(function) for function in (
             lib.nexar_group_rank, lib.nexar_group_size, lib.nexar_group_epoch))
 
     def __repr__(self) -> str:
-        name = name_of(self) if self._free.alive else None
+        name = name_of(self) if self._owned else None
         which = "freed" if name is None else repr(name)
         return f"<nexar.Group {which}: rank {self.rank} of {self.size}, epoch {self.epoch}>"
 
@@ -70,11 +71,11 @@ class Group(Collectives, Messages, Children, Objects):
         self._end(lib.nexar_group_abort, reason.encode(errors="replace").replace(b"\0", b" "))
 
     def _end(self, function: Any, *arguments: Any) -> None:
-        if self._free.alive:
+        if self._owned:
             status = function(self._handle, *arguments)
             if status not in (0, CLOSED):
                 raise error_of(status)
-            self._free.detach()
+            self._owned.clear()
             self._connection.groups.pop(self._handle, None)
 
     def _leave_by(self, exception: BaseException | None) -> None:

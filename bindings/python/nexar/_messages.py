@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+import weakref
 from collections.abc import Callable, Sequence
 from ctypes import byref, c_uint64
 from typing import Any
@@ -12,7 +13,8 @@ import numpy as np
 from . import _arrays, _library, _quick
 from ._arrays import Memory, Values
 from ._calls import Calls
-from ._errors import Error, error_of
+from ._dropped import put_back
+from ._errors import error_of
 from ._library import ANY_SOURCE, ANY_TAG, lib
 from ._requests import Request, _Clock, received
 from ._several import wait_all
@@ -27,10 +29,16 @@ class Message:
     source: int
     tag: int
     bytes: int
-    _number, _apart = 0, False  # once mprobe has set it apart
+    _group: Any = None  # of one whose __init__ a signal's handler has left
+    _number = 0  # once mprobe has set it apart
 
     def __init__(self, group: Any) -> None:
-        """Before mprobe has one: where a signal's handler raises after that, this puts it back."""
+        """Before mprobe has one: where a signal's handler raises after that, this puts it back; or the session, where one raises as
+        __del__ begins, which Python ignores."""
+        self._apart: list[int] = []  # its number, while it is set apart
+        connection = group._connection
+        self._key = next(connection.keys)
+        connection.messages[self._key] = weakref.ref(self, connection.dropped.orphaned), group._handle, self._apart
         self._group = group
 
     def recv(self, values: Memory, *, timeout: float | None = None, priority: int | None = None) -> tuple[int, int, int]:
@@ -59,7 +67,7 @@ class Message:
         request: Request = self._group._start(lib.nexar_mrecv_start, self._number, address, elements, dtype,
                                               keep=(values, _arrays.held(values)), value=int(lib.nexar_dtype_size(dtype)), made=received,
                                               **given)
-        self._apart = False
+        self._apart.clear()
         return request
 
     def __repr__(self) -> str:
@@ -68,13 +76,12 @@ class Message:
 
     def free(self) -> None:
         """Puts it back. Nothing happens if it was received or freed before, or its group has ended."""
-        if self._apart:
-            self._apart = False
-            lib.nexar_message_free(self._group._handle, self._number)
+        put_back(self._group._handle, self._apart)
 
     def __del__(self) -> None:
-        if self._apart and not sys.is_finalizing():  # the process ends: its group with it
+        if self._group is not None and not sys.is_finalizing():  # the process ends: its group with it
             self.free()
+            self._group._connection.messages.pop(self._key, None)
 
     def __enter__(self) -> Message:
         return self
@@ -147,7 +154,9 @@ class Messages(Calls):
         try:
             status = lib.nexar_mprobe(self._handle, source, tag, byref(number), byref(end), byref(now))
         finally:  # also where a signal's handler raises once it is set apart
-            message._number, message._apart = number.value, number.value != 0
+            message._number = number.value
+            if number.value:
+                message._apart.append(number.value)
         if status == _TIMED_OUT:
             return None
         if status != 0:
@@ -181,15 +190,15 @@ class Messages(Calls):
             if got is not NotImplemented:
                 return got  # type: ignore[no-any-return]
         if _quick.start is not None and not self._dropped and type(values) is np.ndarray:
-            copied, spare = self._connection.copied(values)
+            lent: list[Any] = []
             try:
+                copied = self._connection.copied(values, lent)
                 got = _quick.exchange(_quick.SEND, _quick.RECV, self._handle, copied, to, send_tag, values, source, tag, timeout, 0,
                                       priority, 0, None)
-            except Error:
-                if spare is not None:  # the library keeps it while a send still reads it
-                    _library.lib.nexar_free(self._connection.handle, spare[0])
-                raise  # of another exception it may be in use still: the session's end frees it
-            self._connection.give_back(spare)
+                self._connection.give_back(lent)
+            except BaseException:
+                self._connection.let_go(lent)
+                raise
             if got is not NotImplemented:
                 return got  # type: ignore[no-any-return]
         address, elements, dtype = _arrays.array(values, True)

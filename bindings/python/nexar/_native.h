@@ -33,7 +33,7 @@ typedef struct {
     PyObject *error_of, *array_type,
         *copied; /* (status, nexar_error) -> exception; numpy.ndarray; _arrays.COPIED */
     PyObject *key, *number, *kept, *value; /* names of a Request's attributes */
-    PyObject* apart;                       /* of a Message's, which has a number, too */
+    PyObject* apart;                       /* of a Message's, a list, which has a number, too */
     PyObject *dlpack, *readonly;           /* and of a tensor's */
     PyObject* refused;                     /* _arrays.refused */
     operation operations[OPERATIONS_MAX];

@@ -95,9 +95,13 @@ CALL(call_message) {
     return end_transfer(status, &t, o.begins, receives);
 }
 
-/* A Message is set apart, or not any more. 0: with an exception. */
-static int set_apart(PyObject* message, int apart) {
-    return PyObject_SetAttr(message, library.apart, apart ? Py_True : Py_False) == 0;
+/* A Message is set apart as that number; NULL: not any more. 0: with an exception. */
+static int set_apart(PyObject* message, PyObject* number) {
+    PyObject* apart = PyObject_GetAttr(message, library.apart);
+    const int done = apart != NULL && (number == NULL ? PyList_SetSlice(apart, 0, 1, NULL)
+                                                      : PyList_Append(apart, number)) == 0;
+    Py_XDECREF(apart);
+    return done;
 }
 
 /* number, group, Message, values, and options: as call_message. Once it has begun the Message is not set
@@ -115,7 +119,7 @@ CALL(call_mrecv) {
     if (!memory_of_transfer(a[3], 1, &t) || !prepare_transfer(o.begins, &t, 1)) return refuse(&t);
     const nexar_status status = ((start_mrecv)op->start)(PyLong_AsVoidPtr(a[1]), message, t.values->buf,
                                                          t.count, t.dtype, o.given, &t.request);
-    if (status == NEXAR_OK && !set_apart(a[2], 0)) PyErr_Clear();
+    if (status == NEXAR_OK && !set_apart(a[2], NULL)) PyErr_Clear();
     return end_transfer(status, &t, o.begins, 1);
 }
 
@@ -155,7 +159,7 @@ CALL(call_mprobe) {
     Py_END_ALLOW_THREADS if (status == NEXAR_ERR_TIMED_OUT) Py_RETURN_NONE;
     if (status != NEXAR_OK) return raise_status(status);
     PyObject* its = PyLong_FromUnsignedLongLong(message);
-    const int done = its != NULL && PyObject_SetAttr(a[3], library.number, its) == 0 && set_apart(a[3], 1);
+    const int done = its != NULL && PyObject_SetAttr(a[3], library.number, its) == 0 && set_apart(a[3], its);
     Py_XDECREF(its);
     if (!done) return NULL;
     return Py_BuildValue("kkK", (unsigned long)end.source, (unsigned long)end.tag,

@@ -9,11 +9,17 @@ PyObject* error_of(nexar_status status) {
                                  (Py_ssize_t)(known ? sizeof last : 0));
 }
 
-PyObject* raise_status(nexar_status status) {
+/* -1, with the operation's error; INTERRUPTED: with what a signal's handler raised as that was made. */
+static int raise_end(nexar_status status) {
     PyObject* error = error_of(status);
-    if (error == NULL) return NULL;
+    if (error == NULL) return INTERRUPTED;
     PyErr_SetObject((PyObject*)Py_TYPE(error), error);
     Py_DECREF(error);
+    return -1;
+}
+
+PyObject* raise_status(nexar_status status) {
+    raise_end(status);
     return NULL;
 }
 
@@ -37,14 +43,11 @@ int finish(nexar_request request, nexar_completion* end, views* held) {
     for (;;) {
         const nexar_status status = wait_without_gil(request, WAIT_MS, end);
         if (end->status != NEXAR_PENDING) {
-            if (status != NEXAR_OK) raise_status(status);
+            const int how = status == NEXAR_OK ? 0 : raise_end(status);
             library.release(request);
-            return status == NEXAR_OK ? 0 : -1;
+            return how;
         }
-        if (status != NEXAR_PENDING && status != NEXAR_ERR_INTERRUPTED) {
-            raise_status(status);
-            return -1;
-        }
+        if (status != NEXAR_PENDING && status != NEXAR_ERR_INTERRUPTED) return raise_end(status);
         if (PyErr_CheckSignals() == 0) continue;
         give_up(request, held);
         return INTERRUPTED;

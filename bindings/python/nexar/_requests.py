@@ -318,6 +318,7 @@ class Request:
 def opening(request: Request, start: Callable[[int, Any], int], hidden: bool) -> Request:
     """Begins what makes a group."""
     request._opens = request._kept[1] = True
+    request._value = request._kept  # see _Connection.opened
     return (request._hide() if hidden else request)._begin(start)
 
 

@@ -39,9 +39,11 @@ class _Connection:
         self.readers: dict[asyncio.AbstractEventLoop, _requests.Reader] = {}  # of loops that await requests
         self.ops = threading.local()  # its depth: how many op groups of this thread are open
         self._lock, self._threads_in_ops = threading.Lock(), 0
-        self.dropped, self.keys = Dropped(self.requests), itertools.count(1)  # requests are found by their key
+        # By key, with what puts it back: each Message.
+        self.messages: dict[int, tuple[weakref.ref[Any], int, list[int]]] = {}
+        self.dropped, self.keys = Dropped(self.requests, self.messages), itertools.count(1)  # requests are found by their key
         self.unseen: list[Any] = []  # what a poll has found, when a signal's handler raised in it: the next one has it
-        self._spares: list[tuple[int, int]] = []  # (address, bytes), at most one: see copied
+        self._spares: list[tuple[c_void_p, int]] = []  # (address, bytes), one or none, but where threads compete: see copied
         weakref.finalize(self, _close, self.handle, self._spares).atexit = False  # the library does so
         _connections.add(self)
         _watch_exceptions()
@@ -71,48 +73,61 @@ class _Connection:
             text = "this thread is inside session.ops(), where nothing can be waited for: use the _start forms"
             raise CallError(BAD_STATE, f"BAD_STATE: {text}", text=text)
 
-    def copied(self, values: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], tuple[int, int] | None]:
-        """A copy that stays until give_back. One of a size where that pays is in shared memory, which is kept for the next:
-        it is copied once, and not again into scratch memory."""
+    def copied(self, values: np.ndarray[Any, Any], lent: list[Any]) -> np.ndarray[Any, Any]:
+        """A copy that stays until give_back, or let_go. One of a size where that pays is in shared memory, which is kept for the next:
+        it is copied once, and not again into scratch memory. `lent` has that memory in any case: a signal's handler may raise."""
         if not _SPARE_MIN <= values.nbytes <= _SPARE_MAX or values.dtype.hasobject:
-            return values.copy(), None
+            return values.copy()
         with contextlib.suppress(IndexError):
-            spare = self._spares.pop()
-            if spare[1] >= values.nbytes:
-                return _copied_to(spare, values)
-            lib.nexar_free(self.handle, spare[0])
-        memory, how = c_void_p(), options(_library.AllocOptions, lib.nexar_alloc_options_init)
-        if lib.nexar_alloc(self.handle, values.nbytes, byref(how), byref(memory)) != 0:
-            return values.copy(), None
-        return _copied_to((memory.value or 0, values.nbytes), values)
+            lent.extend(map(list.pop, (self._spares,)))  # in one step
+        if lent and lent[0][1] < values.nbytes:
+            self.let_go(lent)
+        if not lent:
+            memory, how = c_void_p(), options(_library.AllocOptions, lib.nexar_alloc_options_init)
+            lent.append((memory, values.nbytes))
+            if lib.nexar_alloc(self.handle, values.nbytes, byref(how), byref(memory)) != 0:
+                lent.clear()
+                return values.copy()
+        block: Any = (c_char * values.nbytes).from_address(lent[0][0].value)
+        copy: np.ndarray[Any, Any] = np.ndarray(values.shape, values.dtype, buffer=block)
+        np.copyto(copy, values)
+        return copy
 
-    def give_back(self, spare: tuple[int, int] | None) -> None:
+    def give_back(self, lent: list[Any]) -> None:
         """Nothing uses the copy any more."""
-        if spare is not None:
-            self._spares.append(spare)
-            while len(self._spares) > 1:
-                with contextlib.suppress(IndexError):  # another thread was first
-                    lib.nexar_free(self.handle, self._spares.pop()[0])
+        if self._spares:  # another thread was first
+            self.let_go(lent)
+        self._spares.extend(map(list.pop, (lent,) if lent else ()))
 
-    def opened(self, end: bytes, _: Any) -> Group | None:
-        """The Group of the completion of an opening, or none: one object, whichever thread sees the completion first."""
+    def let_go(self, lent: list[Any]) -> None:
+        """The library keeps it while a send still reads it: then the session's end frees it."""
+        for memory, _ in lent:
+            if memory.value:
+                lib.nexar_free(self.handle, memory.value)
+        lent.clear()
+
+    def opened(self, end: bytes, kept: list[Any]) -> Group | None:
+        """The Group of the completion of an opening, or none. `kept`, which lives as long as the Request has no end, has it as well:
+        where a signal's handler raises before the Request has it, the next look finds the same one."""
         handle = _library.Completion.from_buffer_copy(end).group
-        return self.groups.get(handle) or Group(self, handle) if handle else None
+        if not handle:
+            return None
+        group = self.groups.get(handle)
+        if group is None:
+            group = Group(self, handle)
+            kept.append(group)
+            self.groups[handle] = group
+        if not group._owned:
+            group._owned.append(handle)
+        return group
 
 
 _SPARE_MIN, _SPARE_MAX = 32 << 10, 16 << 20
 
 
-def _copied_to(spare: tuple[int, int], values: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], tuple[int, int]]:
-    block: Any = (c_char * values.nbytes).from_address(spare[0])
-    copy: np.ndarray[Any, Any] = np.ndarray(values.shape, values.dtype, buffer=block)
-    np.copyto(copy, values)
-    return copy, spare
-
-
-def _close(handle: int | None, spares: list[tuple[int, int]]) -> None:
-    for address, _ in spares:
-        lib.nexar_free(handle, address)
+def _close(handle: int | None, spares: list[tuple[c_void_p, int]]) -> None:
+    for memory, _ in spares:
+        lib.nexar_free(handle, memory)
     lib.nexar_session_close(handle)
 
 

@@ -23,6 +23,9 @@ from nexar import _library, _quick
 PACKAGE = os.path.dirname(nexar.__file__)
 
 
+ignored = []
+
+
 @contextlib.contextmanager
 def raising(at):
     """As a signal's handler: KeyboardInterrupt where Python looks for signals, when a function begins and when one of C has returned; the
@@ -35,7 +38,8 @@ def raising(at):
             did.append(at)
             raise KeyboardInterrupt
 
-    kept, sys.unraisablehook = sys.unraisablehook, lambda _: None  # in a __del__ it goes no further
+    kept, sys.unraisablehook = sys.unraisablehook, lambda raised: ignored.append(raised.exc_type)  # in a __del__ it goes no further
+    ignored.clear()
     sys.setprofile(look)
     try:
         yield did
@@ -206,6 +210,79 @@ class Ends(OverFake):
                     got.clear()
                     self.assertEqual(number("fake_apart"), 0, at)
                 self.assertGreater(at, 2)
+
+    def test_an_interrupted_opening_frees_its_group_once(self):
+        """[P16] [P18] Wherever the handler of a signal raises, also as the Group is made: what the wait cannot give is left, once; what
+        was begun gives it to the next wait. A dropped one, too."""
+        groups, kept = number("fake_open_groups"), []
+
+        def begins(start):
+            def both():
+                kept.append(start())
+                kept.append(kept[0].wait())
+            return both
+
+        for blocking, start in ((lambda: self.group.split(0), lambda: self.group.split_start(0)), (self.group.dup, self.group.dup_start),
+                                (lambda: self.session.group("other"), lambda: self.session.group_start("other"))):
+            for call, again in ((blocking, False), (begins(start), False), (begins(start), True)):
+                for at in places(call):
+                    if again and kept:
+                        with kept[0].wait() as made:
+                            self.assertIs(kept[0].wait(), made)
+                            self.assertEqual((made.rank, number("fake_open_groups")), (1, groups + 1), at)
+                        made = None
+                    kept.clear()
+                    with warnings.catch_warnings():
+                        warnings.simplefilter("ignore")
+                        self.session.poll()
+                    self.assertEqual((number("fake_open_groups"), number("fake_open_requests")), (groups, 0), at)
+                self.assertGreater(at, 20)
+
+    def test_an_interrupted_exchange_keeps_no_copy(self):
+        """[P18] Beside the one that the session keeps for the next; what a handler raises is not lost, and waits for nothing."""
+        x = np.full(16 << 10, 42, np.int32)
+        for way in (contextlib.nullcontext, general):
+            with way():
+                for at in places(lambda: self.group.sendrecv_replace(x, 2, send_tag=1 << 40)):
+                    self.session.poll()
+                    self.assertLessEqual(number("fake_memories"), 1, at)
+                    self.assertEqual(number("fake_open_requests"), 0, at)
+                self.assertGreater(at, 3)
+
+    def test_a_handler_that_raises_as_the_send_fails_ends_the_receive(self):
+        """[P18] Not the send's error, and no wait for what may never come."""
+        then, x, room = ctypes.c_int.in_dll(fake, "fake_then"), np.array([42], np.int32), np.zeros(4, np.int32)
+        for way in (contextlib.nullcontext, general):
+            for receiving in (NEVER_ENDS, LOSES_RANK):
+                ended_it = 0  # before its deadline
+                for at in itertools.count():
+                    next_op(LOSES_RANK)
+                    then.value, cancels = receiving, number("fake_cancels")
+                    with way(), raising(at) as did, self.assertRaises(BaseException) as caught:
+                        self.group.sendrecv(x, 2, room, send_tag=1 << 40, timeout=0.002)
+                    begun = number("fake_next") == SUCCEEDS  # both
+                    self.assertIs(type(caught.exception), KeyboardInterrupt if did and not ignored else nexar.GroupError, at)
+                    caught = None
+                    next_op(SUCCEEDS)
+                    then.value = SUCCEEDS
+                    self.session.poll()
+                    self.assertEqual(number("fake_open_requests"), 0, at)
+                    if not did:
+                        break
+                    ended_it += begun and number("fake_cancels") > cancels
+                self.assertGreater(at, 3)
+
+    def test_an_interrupted_del_of_a_message_puts_it_back(self):
+        """[P17] The handler of a signal raises as __del__ begins, which Python only reports; in both ways."""
+        for way in (contextlib.nullcontext, general):
+            for sweep in (self.session.poll, self.group.barrier, lambda: self.group.barrier_start().wait()):
+                with way():
+                    messages = [self.group.mprobe()]
+                    with raising(0) as did:
+                        messages.clear()
+                    self.assertEqual((did, number("fake_apart")), ([0], 1))
+                    sweep()
+                    self.assertEqual((number("fake_apart"), self.session._connection.dropped.requests), (0, {}))
 
     def test_a_message_is_set_apart_until_its_receive_has_begun(self):
         """What a tensor's own code raises begins nothing; in both ways."""

@@ -33,7 +33,7 @@ static struct {
     nexar_completion end;
 } slots[SLOTS]; /* request n is slot n - 70 */
 static char session_object;
-char group_objects[256];
+char group_objects[1 << 16];
 
 nexar_status fail(nexar_status code, const char* op, int64_t rank, const char* text) {
     last = (nexar_error)NEXAR_ERROR_INIT;

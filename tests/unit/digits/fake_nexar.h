@@ -4,7 +4,7 @@
 
 enum { SIZE = 3, RANK = 1 };
 
-extern char group_objects[256]; /* handles; the first one is of an opened group, which has no parent */
+extern char group_objects[1 << 16]; /* handles; the first one is of an opened group, which has no parent */
 
 /* Sets nexar_last_error. rank < 0: it is about none. */
 nexar_status fail(nexar_status code, const char* op, int64_t rank, const char* text);
