@@ -97,11 +97,16 @@ def refusals(me):
     refused(lambda: group.all_reduce(torch.ones(3, dtype=torch.complex64)), "DLPack type")
     refused(lambda: group.all_reduce(torch.ones(3), torch.ones(3, dtype=torch.float64)), "dtypes differ")
     refused(lambda: group.all_reduce(torch.eye(3).to_sparse()), "")
+    negative = torch.tensor([1 + 2j]).conj().imag  # -2, over memory that has 2
+    for begin in (group.all_reduce, group.all_reduce_start, group.all_reduce_init, lambda t: group.send(t, 1 - group.rank)):
+        refused(lambda: begin(negative), "resolve_neg()")
+        refused(lambda: begin(torch.nn.Parameter(torch.ones(3))), "detach()")
+    same(group.all_reduce(negative.resolve_neg()), torch.tensor([-4.0]), "what was negative")
     return True
 
 
 def test_what_cannot_be_given_is_refused_with_the_way_out(cluster):
-    """Gradients go through detach(); dtypes that nexar lacks are named."""
+    """Gradients go through detach(), what has the negative bit through resolve_neg(); dtypes that nexar lacks are named."""
     equal(run([cluster[1], cluster[2]], refusals), [True] * 2, "ranks")
 
 

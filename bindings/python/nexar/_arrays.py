@@ -140,11 +140,12 @@ def reduction(name: str) -> int:
 # ---- Numbers and lists ----
 
 COPIED = list, float, int, tuple, bool, np.generic
+ARRAYS = {np.ndarray}  # types that are none of those: numpy's, and once one was seen torch's
 
 
 def lifted(values: Values) -> tuple[Any, bool]:
     """(the values as memory, whether that is a copy of a number or a list)."""
-    if isinstance(values, COPIED):
+    if type(values) not in ARRAYS and isinstance(values, COPIED):
         return np.array(values), True
     return values, False
 
@@ -203,6 +204,8 @@ def _tensor(values: Any, write: bool) -> Sides:
     _check_device(values)
     if write and getattr(values, "readonly", False):
         raise ValueError("the tensor is read-only")
+    if is_negated(values):
+        raise ValueError("the tensor has the negative bit set: use its resolve_neg()")
     capsule, dtype = _capsule(values)
     tensor = _DLTensor.from_address(_pointer_of(capsule, b"dltensor"))
     shape = [tensor.shape[i] for i in range(tensor.ndim)]
@@ -215,7 +218,28 @@ def _tensor(values: Any, write: bool) -> Sides:
         step *= shape[i]
     if not contiguous and step > 0:
         raise ValueError("want a contiguous tensor")
+    if step > 0 and not tensor.data:
+        raise ValueError("the tensor has no memory")
+    if step > 0 and not shares(type(values)):
+        again, _ = _capsule(values)  # while the first one is there
+        if _DLTensor.from_address(_pointer_of(again, b"dltensor")).data != tensor.data:
+            raise ValueError("the tensor gives a copy at each export, not its memory: give an array, as numpy.from_dlpack makes")
     return (tensor.data or 0) + tensor.byte_offset, math.prod(shape), DTYPES[dtype or kind]
+
+
+def shares(kind: type) -> dict[Any, int]:
+    """Of torch.Tensor, which gives its own memory and has no `readonly`: its dtypes, with their numbers. Empty of all other types, which
+    are asked twice."""
+    torch: Any = sys.modules.get("torch")
+    if kind is not getattr(torch, "Tensor", None):
+        return {}
+    ARRAYS.add(kind)
+    return {getattr(torch, name): number for name, number in DTYPES.items() if name in _KINDS.values() and hasattr(torch, name)}
+
+
+def is_negated(values: Any) -> bool:
+    """Of a tensor of torch whose values are its memory's with the other sign, as of z.conj().imag."""
+    return bool(shares(type(values))) and bool(values.is_neg())
 
 
 def _check_device(values: Any) -> None:

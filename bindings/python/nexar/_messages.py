@@ -76,11 +76,13 @@ class Message:
 
     def free(self) -> None:
         """Puts it back. Nothing happens if it was received or freed before, or its group has ended."""
-        put_back(self._group._handle, self._apart)
+        if self._apart:
+            put_back(self._group._handle, self._apart)
 
     def __del__(self) -> None:
         if self._group is not None and not sys.is_finalizing():  # the process ends: its group with it
-            self.free()
+            if self._apart:
+                put_back(self._group._handle, self._apart)
             self._group._connection.messages.pop(self._key, None)
 
     def __enter__(self) -> Message:

@@ -313,15 +313,16 @@ static CALL(packed) {
 
 /* ---- Set-up ---- */
 
-/* bind(addresses, error_of, array_type, copied, refused): of the library's functions, in the order below */
+/* bind(addresses, error_of, array_type, copied, refused, shares): of the library's functions, in the order below */
 static PyObject* bind(PyObject* module, PyObject* args) {
     (void)module;
-    PyObject *addresses, *error_of, *array_type, *copied, *refused;
+    PyObject *addresses, *error_of, *array_type, *copied, *refused, *shares;
     void* const to[] = {&library.wait,   &library.test,      &library.wait_any, &library.wait_some,
                         &library.cancel, &library.release,   &library.start,    &library.mprobe,
                         &library.poll,   &library.last_error};
     enum { COUNT = sizeof to / sizeof to[0] };
-    if (!PyArg_ParseTuple(args, "OOOOO", &addresses, &error_of, &array_type, &copied, &refused)) return NULL;
+    if (!PyArg_ParseTuple(args, "OOOOOO", &addresses, &error_of, &array_type, &copied, &refused, &shares))
+        return NULL;
     if (!PyTuple_Check(addresses) || PyTuple_Size(addresses) != COUNT)
         return PyErr_Format(PyExc_TypeError, "want %d addresses", (int)COUNT);
     for (int i = 0; i < COUNT; ++i) {
@@ -333,12 +334,16 @@ static PyObject* bind(PyObject* module, PyObject* args) {
     library.array_type = Py_NewRef(array_type);
     library.copied = Py_NewRef(copied);
     library.refused = Py_NewRef(refused);
+    library.shares = Py_NewRef(shares);
     const struct {
         PyObject** to;
         const char* name;
     } names[] = {{&library.key, "_key"},     {&library.number, "_number"},    {&library.kept, "_kept"},
                  {&library.value, "_value"}, {&library.dlpack, "__dlpack__"}, {&library.readonly, "readonly"},
-                 {&library.apart, "_apart"}};
+                 {&library.apart, "_apart"}, {&library.of_torch[NEGATED], "is_neg"},
+                 {&library.of_torch[POINTER], "data_ptr"}, {&library.of_torch[ELEMENTS], "numel"},
+                 {&library.of_torch[CONTIGUOUS], "is_contiguous"}, {&library.of_torch[CPU], "is_cpu"},
+                 {&library.of_torch[GRADIENT], "requires_grad"}, {&library.of_torch[DTYPE], "dtype"}};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; ++i)
         if ((*names[i].to = PyUnicode_InternFromString(names[i].name)) == NULL) return NULL;
     Py_RETURN_NONE;

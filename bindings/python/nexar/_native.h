@@ -17,6 +17,8 @@ typedef struct {
     int reduces, rooted;
 } operation;
 
+enum { NEGATED, POINTER, ELEMENTS, CONTIGUOUS, CPU, GRADIENT, DTYPE, TORCH_S };
+
 typedef struct {
     nexar_status (*wait)(nexar_request, int64_t, nexar_completion*);
     nexar_status (*test)(nexar_request, nexar_completion*);
@@ -35,7 +37,11 @@ typedef struct {
     PyObject *key, *number, *kept, *value; /* names of a Request's attributes */
     PyObject* apart;                       /* of a Message's, a list, which has a number, too */
     PyObject *dlpack, *readonly;           /* and of a tensor's */
-    PyObject* refused;                     /* _arrays.refused */
+    PyObject *refused, *shares;            /* _arrays.refused and .shares */
+    PyTypeObject* torch;         /* torch.Tensor; NULL: none was seen yet */
+    PyObject* dtypes;            /* of it: what shares gave */
+    const PyTypeObject* other;   /* the last other one with DLPack and no buffer; may be gone: only compared */
+    PyObject* of_torch[TORCH_S]; /* names of its attributes */
     operation operations[OPERATIONS_MAX];
 } functions;
 

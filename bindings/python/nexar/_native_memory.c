@@ -39,6 +39,27 @@ static int integer_of(Py_ssize_t size, int is_signed) {
     }
 }
 
+/* Of those that torch has. */
+static int size_of_dtype(int dtype) {
+    switch (dtype) {
+        case NEXAR_I8:
+        case NEXAR_U8:
+        case NEXAR_BOOL:
+            return 1;
+        case NEXAR_F16:
+        case NEXAR_BF16:
+        case NEXAR_I16:
+        case NEXAR_U16:
+            return 2;
+        case NEXAR_F64:
+        case NEXAR_I64:
+        case NEXAR_U64:
+            return 8;
+        default:
+            return 4;
+    }
+}
+
 /* The nexar_dtype of one letter of a buffer's format; -1: none that is plain. */
 static int dtype_of_letter(char letter, Py_ssize_t size) {
     if (letter == 'f') return size == 4 ? NEXAR_F32 : -1;
@@ -147,15 +168,80 @@ static PyObject* capsule_of(PyObject* object) {
     return NULL;
 }
 
+static const tensor* tensor_of(PyObject* capsule) {
+    return PyCapsule_IsValid(capsule, "dltensor") ? PyCapsule_GetPointer(capsule, "dltensor") : NULL;
+}
+
+/* Whether it is torch's: then its attributes tell what __dlpack__(), which is Python's, would. Below 0: an
+ * exception. */
+static int is_of_torch(PyObject* object) {
+    if (Py_TYPE(object) == library.other) return 0;
+    PyObject* dtypes = PyObject_CallFunctionObjArgs(library.shares, (PyObject*)Py_TYPE(object), NULL);
+    if (dtypes == NULL || PyDict_Size(dtypes) <= 0) return Py_XDECREF(dtypes), dtypes == NULL ? -1 : 0;
+    library.torch = (PyTypeObject*)Py_NewRef((PyObject*)Py_TYPE(object)); /* kept for ever */
+    library.dtypes = dtypes;
+    return 1;
+}
+
+/* What an attribute of it, or a method, gives; NULL: with an exception. */
+static PyObject* ask_torch(PyObject* object, int name) {
+    if (name >= CPU) return PyObject_GetAttr(object, library.of_torch[name]);
+    return PyObject_CallMethodObjArgs(object, library.of_torch[name], NULL);
+}
+
+static int torch_says(PyObject* object, int name, PyObject* wanted) {
+    PyObject* given = ask_torch(object, name);
+    Py_XDECREF(given);
+    return given == wanted;
+}
+
+static int64_t number_of_torch(PyObject* object, int name) {
+    PyObject* given = ask_torch(object, name);
+    const int64_t number = given == NULL ? -1 : PyLong_AsLongLong(given);
+    Py_XDECREF(given);
+    return number;
+}
+
+/* What it lacks (a gradient, a sparse layout, another device) the general way says. */
+static int view_of_torch(PyObject* object, Py_buffer* view, int* dtype) {
+    PyObject* its = ask_torch(object, DTYPE);
+    PyObject* known = its == NULL ? NULL : PyDict_GetItemWithError(library.dtypes, its);
+    Py_XDECREF(its);
+    int64_t elements = 0, pointer = 0;
+    const int plain = known != NULL && torch_says(object, CPU, Py_True) && torch_says(object, GRADIENT, Py_False) &&
+                      torch_says(object, CONTIGUOUS, Py_True) && torch_says(object, NEGATED, Py_False) &&
+                      (elements = number_of_torch(object, ELEMENTS)) >= 0 &&
+                      ((pointer = number_of_torch(object, POINTER)) != 0 || elements == 0) && !PyErr_Occurred();
+    if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_Exception)) PyErr_Clear();
+    if (!plain) return 0;
+    *dtype = (int)PyLong_AsLong(known);
+    const Py_ssize_t size = (Py_ssize_t)size_of_dtype(*dtype);
+    if (PyBuffer_FillInfo(view, object, (void*)pointer, elements * size, 0, PyBUF_SIMPLE) != 0) return 0;
+    view->itemsize = size;
+    return 1;
+}
+
+/* Whether it gives the same memory again, while the first capsule is there; else it is a copy. */
+static int gives_again(PyObject* object, const tensor* first) {
+    PyObject* capsule = capsule_of(object);
+    const tensor* t = capsule == NULL ? NULL : tensor_of(capsule);
+    const int same = t != NULL && t->data == first->data;
+    if (capsule != NULL) let_go(capsule);
+    return same;
+}
+
 /* Memory of a tensor with DLPack; the view holds its capsule, which holds the tensor. */
 static int view_of_tensor(PyObject* object, int write, Py_buffer* view, int* dtype) {
+    const int torch = is_of_torch(object);
+    if (torch != 0) return torch > 0 && view_of_torch(object, view, dtype);
     if (has(object, library.dlpack) != 1) return 0;
+    library.other = Py_TYPE(object);
     if (write && has(object, library.readonly) != 0) return 0; /* the general way looks what it is */
     PyObject* capsule = capsule_of(object);
     if (capsule == NULL) return 0;
-    const tensor* t =
-        PyCapsule_IsValid(capsule, "dltensor") ? PyCapsule_GetPointer(capsule, "dltensor") : NULL;
-    const int64_t elements = t == NULL ? -1 : elements_of_tensor(t);
+    const tensor* t = tensor_of(capsule);
+    int64_t elements = t == NULL ? -1 : elements_of_tensor(t);
+    if (elements > 0 && (t->data == NULL || !gives_again(object, t))) elements = -1;
     *dtype = elements < 0 ? -1 : dtype_of_tensor(t);
     char* data = t == NULL ? NULL : t->data;
     if (data != NULL) data += t->offset;
@@ -181,6 +267,8 @@ static int buffer_of(PyObject* memory, Py_buffer* view, int wanted) {
 }
 
 int view_of(PyObject* memory, int write, Py_buffer* view, int* dtype) {
+    if (Py_TYPE(memory) == library.torch) return view_of_torch(memory, view, dtype);
+    if (Py_TYPE(memory) == library.other) return view_of_tensor(memory, write, view, dtype);
     if ((PyObject*)Py_TYPE(memory) != library.array_type) {
         /* A subclass of numpy's may mean more by its bytes than their format says: the general way asks. */
         if (PyType_IsSubtype(Py_TYPE(memory), (PyTypeObject*)library.array_type)) return 0;
@@ -207,7 +295,7 @@ PyObject* not_plain(void) {
 
 /* What keeps a view's memory as it is, when the view is gone. */
 static PyObject* holder_of(const Py_buffer* view) {
-    return PyCapsule_CheckExact(view->obj) ? Py_NewRef(view->obj) : PyMemoryView_FromObject(view->obj);
+    return PyObject_CheckBuffer(view->obj) ? PyMemoryView_FromObject(view->obj) : Py_NewRef(view->obj);
 }
 
 int keep_views(PyObject* request, const views* held) {

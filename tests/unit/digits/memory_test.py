@@ -8,6 +8,7 @@ import contextlib
 import ctypes
 import gc
 import sys
+import types
 import unittest
 import weakref
 from unittest import mock
@@ -139,6 +140,59 @@ class Memory(OverFake):
                 self.assertEqual(quick, outcome(call), i)
         gc.collect()
         self.assertEqual((self.session._connection.requests, number("fake_open_requests")), ({}, 0))
+
+    def test_a_tensor_that_gives_copies_is_refused(self):
+        """[P15] [P19] A result would go to a copy that nobody sees, and what is read later would be gone; in each form, in both ways."""
+        class Copies(Tensor):
+            def __dlpack__(self):
+                return self.values.copy().__dlpack__()
+
+        group, x, copies = self.group, np.ones(3), Copies(np.ones(3))
+        for way in BOTH:
+            for call in (group.all_reduce, group.all_reduce_start, group.all_reduce_init, lambda v: group.all_reduce(x, v), lambda v: group.all_reduce_start(x, v),
+                         lambda v: group.all_reduce(v, x), lambda v: group.all_reduce_init(x, v), lambda v: group.all_gather(v), group.recv, group.recv_start,
+                         lambda v: group.send(v, 2), lambda v: group.send_start(v, 2), lambda v: group.recvv([v]), lambda v: group.sendv([v], 2),
+                         lambda v: group.broadcast(v, root=1), lambda v: group.mprobe().recv(v), lambda v: group.sendrecv_replace(v, 2)):
+                with way():
+                    self.assertRaisesRegex(ValueError, "a copy at each export", call, copies)
+            with way():
+                empty = Copies(np.ones(0))
+                self.assertIs(group.all_reduce(empty), empty)
+
+    def test_tensors_of_torch_give_their_own_memory(self):
+        """[P19] Asked without DLPack; but for what has the negative bit, whose memory is not what it shows. In both ways."""
+        class Torch(Tensor):
+            asked, negative, is_cpu, requires_grad, dtype = 0, False, True, False, "a float"
+
+            def __dlpack__(self):
+                Torch.asked += 1
+                return super().__dlpack__()
+
+            def is_neg(self):
+                return self.negative
+
+            def is_contiguous(self):
+                return True
+
+            def data_ptr(self):
+                return self.values.ctypes.data
+
+            def numel(self):
+                return self.values.size
+
+        x, other = Torch(np.ones(3)), Torch(np.ones(3))
+        other.negative = True
+        kept = set(_arrays.ARRAYS)
+        with mock.patch.dict(sys.modules, torch=types.SimpleNamespace(Tensor=Torch, float64=Torch.dtype)):
+            for way in BOTH:
+                for call in (self.group.all_reduce, lambda v: self.group.all_reduce_start(v).wait()):
+                    with way():
+                        Torch.asked = 0
+                        self.assertIs(call(x), x)
+                        if way is not general and _quick._native is not None:
+                            self.assertEqual(Torch.asked, 0)
+                        self.assertRaisesRegex(ValueError, "negative bit", call, other)
+        _arrays.ARRAYS.intersection_update(kept)
 
     def test_what_a_rank_need_not_give_is_not_looked_at(self):
         """[P19] The values of a scatter's other ranks, and what is no output."""
