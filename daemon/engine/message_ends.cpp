@@ -162,6 +162,7 @@ void Messages::finish(Recv& recv, Error error) {
     const uint64_t ticket = recv.ticket;
     if (next_recv_ == recv.at) ++next_recv_;
     drop_rows(recv);
+    if (recv.kind == OpKind::mprobe) no_longer_apart(recv.rank);
     recvs_.erase(recv.at);
     index_receives();
     group_.complete(session, ticket, std::move(outcome));

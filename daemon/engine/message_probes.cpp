@@ -40,17 +40,14 @@ void Messages::set_apart(Recv& recv, Offer offer) {
     recv.apart = ++apart_numbers_;
     if (offer.local != nullptr) offer.local->apart = recv.apart;
     recv.matched = offer;
+    ++apart_of_[offer.message.dst];
     apart_.emplace(recv.apart, Apart{std::move(offer)});
     finish(recv, {});
 }
 
-// And the mprobes of this rank that wait.
-size_t Messages::apart_of(uint32_t rank) const {
-    const auto is_its = [rank](const auto& apart) { return apart.second.offer.message.dst == rank; };
-    const auto waits = [rank](const auto& recv) {
-        return recv->rank == rank && recv->kind == OpKind::mprobe;
-    };
-    return static_cast<size_t>(std::ranges::count_if(apart_, is_its) + std::ranges::count_if(recvs_, waits));
+void Messages::no_longer_apart(uint32_t rank) {
+    const auto at = apart_of_.find(rank);
+    if (--at->second == 0) apart_of_.erase(at);
 }
 
 Result<Messages::AllApart::iterator> Messages::find_apart(uint32_t rank, uint64_t number) {
@@ -63,6 +60,7 @@ Result<Messages::AllApart::iterator> Messages::find_apart(uint32_t rank, uint64_
 Messages::Offer Messages::take_apart(AllApart::iterator at) {
     Offer offer = std::move(at->second.offer);
     if (offer.local != nullptr) offer.local->apart = 0;
+    no_longer_apart(offer.message.dst);
     apart_.erase(at);
     return offer;
 }

@@ -120,13 +120,15 @@ Messages::Recv& Messages::add_recv(const LocalRank& to, const OpRequest& request
     recv.timeout = request.timeout < Duration{0} ? group_.facts.timeouts.collective : request.timeout;
     recv.wake_at(deadline(recv.timeout));
     recv.order = ++receives_posted_;
+    if (recv.kind == OpKind::mprobe) ++apart_of_[recv.rank];
     index_receives();
     reindex(recv);
     return recv;
 }
 
 Result<void> Messages::recv(const LocalRank& to, const OpRequest& request, Count count) {
-    if (request.descriptor.kind == OpKind::mprobe && apart_of(to.rank) >= apart_max)
+    const auto apart = apart_of_.find(to.rank);
+    if (request.descriptor.kind == OpKind::mprobe && apart != apart_of_.end() && apart->second >= apart_max)
         return fail(Errc::table_full, "rank " + std::to_string(to.rank) + " has set " +
                                           std::to_string(apart_max) +
                                           " messages apart, the most: receive or free one first");
@@ -291,6 +293,11 @@ void Messages::check_invariants() const {
     }
     NEXAR_CHECK(waiting == 0);
     size_t rows = 0;
+    auto apart_of = apart_of_;
+    for (const auto& [number, apart] : apart_) --apart_of[apart.offer.message.dst];
+    for (const auto& recv : recvs_)
+        if (recv->kind == OpKind::mprobe) --apart_of[recv->rank];
+    for (const auto& [rank, left] : apart_of) NEXAR_CHECK(left == 0);
     for (const auto& recv : recvs_) {
         NEXAR_CHECK(!recv->in_flight || recv->matched);
         if (is_over) NEXAR_CHECK(recv->in_flight || recv->end_error);

@@ -160,10 +160,10 @@ class Messages {
     void set_apart(Recv& recv, Offer offer);
     Result<AllApart::iterator> find_apart(uint32_t rank, uint64_t number);
     Offer take_apart(AllApart::iterator at);
+    void no_longer_apart(uint32_t rank);
     void drop_apart_to(uint32_t rank, const Error& error);
     void withdraw_apart(AllApart::iterator at);
     void withdraw_apart(collectives::NodeIndex from, uint64_t number);
-    size_t apart_of(uint32_t rank) const;
     void arrive(Offer offer);
     void match(const Offer& offer);
     void match_again();
@@ -217,6 +217,8 @@ class Messages {
     ReceiveIndex<Recv> receives_index_;  // of recvs_, while they are many
     uint64_t receives_posted_ = 0;
     AllApart apart_;
+    // By rank: its messages in apart_, and its mprobes in recvs_ [X5]. No number is 0.
+    std::unordered_map<uint32_t, size_t> apart_of_;
     uint64_t apart_numbers_ = 0;                     // the newest in apart_ so far [X4]
     uint64_t arrivals_ = 0;                          // of messages so far; the next one's number less 1
     std::map<SendQueueKey, SendQueue> send_queues_;  // from the first send of each pair on
