@@ -313,7 +313,8 @@ static CALL(packed) {
 
 /* ---- Set-up ---- */
 
-/* bind(addresses, error_of, array_type, copied, refused, shares): of the library's functions, in the order below */
+/* bind(addresses, error_of, array_type, copied, refused, shares): of the library's functions, in the order
+ * below */
 static PyObject* bind(PyObject* module, PyObject* args) {
     (void)module;
     PyObject *addresses, *error_of, *array_type, *copied, *refused, *shares;
@@ -338,12 +339,20 @@ static PyObject* bind(PyObject* module, PyObject* args) {
     const struct {
         PyObject** to;
         const char* name;
-    } names[] = {{&library.key, "_key"},     {&library.number, "_number"},    {&library.kept, "_kept"},
-                 {&library.value, "_value"}, {&library.dlpack, "__dlpack__"}, {&library.readonly, "readonly"},
-                 {&library.apart, "_apart"}, {&library.of_torch[NEGATED], "is_neg"},
-                 {&library.of_torch[POINTER], "data_ptr"}, {&library.of_torch[ELEMENTS], "numel"},
-                 {&library.of_torch[CONTIGUOUS], "is_contiguous"}, {&library.of_torch[CPU], "is_cpu"},
-                 {&library.of_torch[GRADIENT], "requires_grad"}, {&library.of_torch[DTYPE], "dtype"}};
+    } names[] = {{&library.key, "_key"},
+                 {&library.number, "_number"},
+                 {&library.kept, "_kept"},
+                 {&library.value, "_value"},
+                 {&library.dlpack, "__dlpack__"},
+                 {&library.readonly, "readonly"},
+                 {&library.apart, "_apart"},
+                 {&library.of_torch[NEGATED], "is_neg"},
+                 {&library.of_torch[POINTER], "data_ptr"},
+                 {&library.of_torch[ELEMENTS], "numel"},
+                 {&library.of_torch[CONTIGUOUS], "is_contiguous"},
+                 {&library.of_torch[CPU], "is_cpu"},
+                 {&library.of_torch[GRADIENT], "requires_grad"},
+                 {&library.of_torch[DTYPE], "dtype"}};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; ++i)
         if ((*names[i].to = PyUnicode_InternFromString(names[i].name)) == NULL) return NULL;
     Py_RETURN_NONE;

@@ -38,9 +38,9 @@ typedef struct {
     PyObject* apart;                       /* of a Message's, a list, which has a number, too */
     PyObject *dlpack, *readonly;           /* and of a tensor's */
     PyObject *refused, *shares;            /* _arrays.refused and .shares */
-    PyTypeObject* torch;         /* torch.Tensor; NULL: none was seen yet */
-    PyObject* dtypes;            /* of it: what shares gave */
-    const PyTypeObject* other;   /* the last other one with DLPack and no buffer; may be gone: only compared */
+    PyTypeObject* torch;                   /* torch.Tensor; NULL: none was seen yet */
+    PyObject* dtypes;                      /* of it: what shares gave */
+    const PyTypeObject* other; /* the last other one with DLPack and no buffer; may be gone: only compared */
     PyObject* of_torch[TORCH_S]; /* names of its attributes */
     operation operations[OPERATIONS_MAX];
 } functions;

@@ -208,10 +208,11 @@ static int view_of_torch(PyObject* object, Py_buffer* view, int* dtype) {
     PyObject* known = its == NULL ? NULL : PyDict_GetItemWithError(library.dtypes, its);
     Py_XDECREF(its);
     int64_t elements = 0, pointer = 0;
-    const int plain = known != NULL && torch_says(object, CPU, Py_True) && torch_says(object, GRADIENT, Py_False) &&
-                      torch_says(object, CONTIGUOUS, Py_True) && torch_says(object, NEGATED, Py_False) &&
-                      (elements = number_of_torch(object, ELEMENTS)) >= 0 &&
-                      ((pointer = number_of_torch(object, POINTER)) != 0 || elements == 0) && !PyErr_Occurred();
+    const int plain =
+        known != NULL && torch_says(object, CPU, Py_True) && torch_says(object, GRADIENT, Py_False) &&
+        torch_says(object, CONTIGUOUS, Py_True) && torch_says(object, NEGATED, Py_False) &&
+        (elements = number_of_torch(object, ELEMENTS)) >= 0 &&
+        ((pointer = number_of_torch(object, POINTER)) != 0 || elements == 0) && !PyErr_Occurred();
     if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_Exception)) PyErr_Clear();
     if (!plain) return 0;
     *dtype = (int)PyLong_AsLong(known);
