@@ -140,7 +140,7 @@ def reduction(name: str) -> int:
 # ---- Numbers and lists ----
 
 COPIED = list, float, int, tuple, bool, np.generic
-ARRAYS = {np.ndarray}  # types that are none of those: numpy's, and once one was seen torch's
+ARRAYS: set[type] = {np.ndarray}  # types that are none of those: numpy's, and once one was seen torch's
 
 
 def lifted(values: Values) -> tuple[Any, bool]:

@@ -16,6 +16,8 @@ from . import _library, _quick
 from ._library import BAD_STATE, CLOSED, lib
 
 _IN_OPS, _ORPHANS = 0, -1
+drain: Any = deque  # (iterator, 0): goes through it in C alone
+_pop: Any = list.pop
 
 
 def name_of_operation(request: Any) -> str:
@@ -43,7 +45,7 @@ def name_of(group: Any) -> str | None:
 def put_back(group: int, apart: list[int]) -> None:
     """A message that is set apart, of a group's handle. In one step, as between two a signal's handler may raise."""
     with contextlib.suppress(IndexError):  # it was received, or put back
-        deque(map(lib.nexar_message_free, (group,), map(list.pop, (apart,))), 0)
+        drain(map(lib.nexar_message_free, (group,), map(_pop, (apart,))), 0)
 
 
 def _has_group(kept: Any) -> bool:

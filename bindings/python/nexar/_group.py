@@ -4,7 +4,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import weakref
-from collections import deque
 from ctypes import byref, c_uint32
 from types import TracebackType
 from typing import Any
@@ -15,7 +14,7 @@ from . import _arrays, _library, _quick
 from ._arrays import Memory, Values
 from ._children import Children
 from ._collectives import Collectives
-from ._dropped import name_of
+from ._dropped import drain, name_of
 from ._errors import check, error_of
 from ._library import ANY_SOURCE, ANY_TAG, CLOSED, lib
 from ._messages import Messages
@@ -46,7 +45,7 @@ class Group(Collectives, Messages, Children, Objects):
         self._dropped, self._weak = connection.dropped.requests, weakref.ref(self)
         self._owned: list[int] = []  # its handle, from when it is this object's to free until it is freed
         # Lazily, and in C alone, so that no handler comes. A process that ends does not leave its groups first.
-        weakref.finalize(self, deque, map(lib.nexar_group_free, self._owned), 0).atexit = False
+        weakref.finalize(self, drain, map(lib.nexar_group_free, self._owned), 0).atexit = False
         self.rank, self.size, self.epoch = (self._number(function) for function in (
             lib.nexar_group_rank, lib.nexar_group_size, lib.nexar_group_epoch))
 

@@ -172,8 +172,8 @@ static const tensor* tensor_of(PyObject* capsule) {
     return PyCapsule_IsValid(capsule, "dltensor") ? PyCapsule_GetPointer(capsule, "dltensor") : NULL;
 }
 
-/* Whether it is torch's: then its attributes tell what __dlpack__(), which is Python's, would. Below 0: an
- * exception. */
+/* Whether it is torch's: then its attributes have what __dlpack__(), which is Python's, would give. Below 0:
+ * an exception. */
 static int is_of_torch(PyObject* object) {
     if (Py_TYPE(object) == library.other) return 0;
     PyObject* dtypes = PyObject_CallFunctionObjArgs(library.shares, (PyObject*)Py_TYPE(object), NULL);

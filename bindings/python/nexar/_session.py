@@ -107,7 +107,7 @@ class _Connection:
         lent.clear()
 
     def opened(self, end: bytes, kept: list[Any]) -> Group | None:
-        """The Group of the completion of an opening, or none. `kept`, which lives as long as the Request has no end, has it as well:
+        """The Group of the completion of an opening, or none. `kept`, which stays as long as the Request has no end, has it as well:
         where a signal's handler raises before the Request has it, the next look finds the same one."""
         handle = _library.Completion.from_buffer_copy(end).group
         if not handle:
