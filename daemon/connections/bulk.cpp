@@ -44,14 +44,17 @@ BulkConnections::Peer* BulkConnections::find(const NodeId& node) {
 }
 
 void BulkConnections::introduce(const KnownPeer& known, Time now) {
+    const bool is_known = by_node_.contains(known.node) && by_node_.at(known.node) == known.peer;
     by_node_[known.node] = known.peer;
     Peer& peer = peers_[known.peer];
+    const bool same_path = is_known && peer.known.address == known.address;
     peer.known = known;
     if (known.traffic) mesh_->count_in(known.peer, known.traffic);
     const Target target{known.node, {}};
     schedule_.add(target, 1);
     tcp_schedule_.add(target, 1);
-    const bool tcp_first = wants_tcp(peer);
+    // Another control connection to the same place is no sign that TCP passes there: its pause goes on [B8].
+    const bool tcp_first = wants_tcp(peer) && !(same_path && tcp_schedule_.is_waiting(target));
     if (tcp_first && !peer.over_tcp() && !peer.tcp_dialling) tcp_schedule_.start(target, now);
     if (known.dial && !peer.up && !peer.dialling) start_quic(peer, tcp_first, {}, now);
     const auto [first, last] = waiting_.equal_range(known.node);

@@ -133,6 +133,11 @@ bool DialSchedule::is_dialling(const Target& target) const {
     return at != entries_.end() && at->second.state == State::dialling;
 }
 
+bool DialSchedule::is_waiting(const Target& target) const {
+    const auto at = entries_.find(target);
+    return at != entries_.end() && at->second.state == State::waiting;
+}
+
 void DialSchedule::check_invariants() const {
     size_t queued = 0;
     for (const auto& [target, entry] : entries_) {

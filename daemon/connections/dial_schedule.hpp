@@ -63,6 +63,7 @@ class DialSchedule {
     Time wake_at() const;
 
     bool is_dialling(const Target& target) const;
+    bool is_waiting(const Target& target) const;  // for its time, or for a place
     size_t dials() const { return dialling_.size(); }
     void check_invariants() const;
 

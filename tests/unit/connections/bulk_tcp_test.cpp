@@ -38,8 +38,8 @@ struct Fixture {
         bulk.check_invariants();
         while (auto state = bulk.poll_event()) states.push_back(*state);
     }
-    void introduce(int ms, bool has_tcp = true) {
-        bulk.introduce({peer, high, incarnation, "there:2", true, nullptr, has_tcp}, at_ms(ms));
+    void introduce(int ms, bool has_tcp = true, const std::string& address = "there:2") {
+        bulk.introduce({peer, high, incarnation, address, true, nullptr, has_tcp}, at_ms(ms));
         turn(ms);
     }
     ConnectionId answer(FakeCarrier& carrier, int ms) {
@@ -138,6 +138,34 @@ TEST_CASE("where TCP is refused QUIC is dialled at once, and TCP again after pau
     CHECK(dialled.front() <= 500);
     CHECK(dialled.back() - dialled[dialled.size() - 2] >= 7000);
     CHECK(f.quic.dials.size() == 1);
+}
+
+TEST_CASE("a new control connection does not end the pause before the next dial over TCP",
+          "[connections][B8]") {
+    Fixture f;
+    f.introduce(0);
+    f.refuse(f.tcp, 1, "tcp refused");
+    f.answer(f.quic, 2);
+    int now = 2;
+    for (size_t failed = 1; failed < 5; ++now) {
+        const size_t before = f.tcp.dials.size();
+        f.turn(now);
+        if (f.tcp.dials.size() == before) continue;
+        f.refuse(f.tcp, now, "tcp refused");
+        ++failed;
+    }
+    const size_t dials = f.tcp.dials.size();
+    for (int ms = now; ms < now + 2000; ms += 100) f.introduce(ms);
+    CHECK(f.tcp.dials.size() == dials);
+    // QUIC waits for no dial over TCP that is not made.
+    f.quic.close(*f.bulk.conn_of(peer), at_ms(now + 2000), "cut");
+    f.turn(now + 2000);
+    f.introduce(now + 2001);
+    CHECK(f.quic.dials.size() == 2);
+    CHECK(f.tcp.dials.size() == dials);
+    // To another address another path leads.
+    f.introduce(now + 2002, true, "elsewhere:2");
+    CHECK(f.tcp.dials.size() == dials + 1);
 }
 
 TEST_CASE("a TCP connection that broke is dialled again at once; one that broke soon leaves it to QUIC",
