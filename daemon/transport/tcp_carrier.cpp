@@ -20,6 +20,7 @@ constexpr uint64_t listener_id = 0;
 // Ids of two carriers of one owner differ (connections/carrier.hpp).
 constexpr uint64_t id_base = uint64_t{1} << 63;
 constexpr WallSeconds certificate_look_seconds = 3600;
+constexpr const char* not_watched = "the kernel has no room to watch its socket";
 
 constexpr connections::ConnectionId public_id(uint64_t id) {
     return connections::ConnectionId(id_base | id);
@@ -132,9 +133,11 @@ void TcpCarrier::set_peer(Time now, const Peer& peer) {
     PeerEntry& entry = peers_[peer.node];
     entry.keys.add(peer.incarnation, peer.key);
     entry.plain = peer.plain;
-    for (const auto& [id, conn] : conns_) {  // few: those that have not attached
-        if (!conn->machine || !conn->machine->waits_for_key()) continue;
+    for (const uint64_t id : std::exchange(keyless_, {})) {  // at most as many as may be half open
+        Conn* conn = find(id);
+        if (!conn || !conn->machine->waits_for_key()) continue;
         conn->machine->on_keys(now);
+        if (conn->machine->waits_for_key()) keyless_.insert(id);
         touch(*conn);
         read_again(*conn);
     }
@@ -160,7 +163,7 @@ TcpCarrier::Conn& TcpCarrier::add(TcpSocket socket, const quic::Address& remote)
     Conn& conn = *(conns_[id] = std::make_unique<Conn>(*this, id, std::move(socket), remote));
     epoll_event event{0, {.u64 = id}};
     if (::epoll_ctl(epoll_, EPOLL_CTL_ADD, conn.socket.fd(), &event) != 0) {
-        conn.failure = "the kernel has no room to watch its socket";
+        conn.failure = not_watched;
         touch(conn);
     }
     return conn;
@@ -204,9 +207,9 @@ void TcpCarrier::accept(Time now) {
     }
 }
 
-void TcpCarrier::watch_listener(bool on) {
+bool TcpCarrier::watch_listener(bool on) {
     epoll_event event{on ? EPOLLIN : 0u, {.u64 = listener_id}};
-    ::epoll_ctl(epoll_, EPOLL_CTL_MOD, listener_->fd(), &event);
+    return ::epoll_ctl(epoll_, EPOLL_CTL_MOD, listener_->fd(), &event) == 0;
 }
 
 // The first byte distinguishes TLS (0x16) from the plain kind; what is neither fails in either.
@@ -302,6 +305,7 @@ void TcpCarrier::report(Conn& conn, Time now, connections::CarrierEvents& events
         conn.received = machine.received_bytes();
         events.on_received(public_id(conn.id));
     }
+    if (machine.waits_for_key()) keyless_.insert(conn.id);
     note_ack(conn);
 }
 
@@ -387,6 +391,7 @@ void TcpCarrier::end(Time now, Conn& conn, connections::CarrierEvents& events) {
 void TcpCarrier::drop(Conn& conn) {
     const uint64_t id = conn.id;
     half_open_.remove(id);
+    keyless_.erase(id);
     if (conn.ack_at) acks_.erase({*conn.ack_at, id});
     std::erase_if(lingering_, [id](const auto& row) { return row.second == id; });
     conns_.erase(id);
@@ -403,9 +408,13 @@ void TcpCarrier::watch(Conn& conn) {
         want = (!conn.machine || conn.machine->wants_readable() ? EPOLLIN : 0u) |
                (conn.machine && conn.machine->wants_writable() && !is_short ? EPOLLOUT : 0u);
     if (want == conn.interest) return;
-    conn.interest = want;
     epoll_event event{want, {.u64 = conn.id}};
-    ::epoll_ctl(epoll_, EPOLL_CTL_MOD, conn.socket.fd(), &event);
+    if (::epoll_ctl(epoll_, EPOLL_CTL_MOD, conn.socket.fd(), &event) == 0) {
+        conn.interest = want;
+    } else if (!conn.lingers && conn.failure.empty()) {  // one that lingers goes by its time
+        conn.failure = not_watched;
+        touch(conn);
+    }
 }
 
 // ---- Time
@@ -444,10 +453,7 @@ void TcpCarrier::on_time(Time now) {
             conn->is_full = false;
             touch(*conn);
         }
-    if (accept_at_ <= now) {
-        accept_at_ = never;
-        watch_listener(true);
-    }
+    if (accept_at_ <= now) accept_at_ = watch_listener(true) ? never : now + accept_pause;
     if (certificates_at_ <= now) end_old_certificates(now);
 }
 

@@ -1,0 +1,163 @@
+// The TCP carrier over real sockets on loopback: attach, bytes, and what the kernel refuses.
+#include "transport/tcp_carrier.hpp"
+
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <cerrno>
+#include <map>
+
+#include "loop/loop.hpp"
+#include "support/test_certs.hpp"
+
+using namespace nexar;
+using namespace std::chrono_literals;
+using connections::ConnectionId;
+using transport::TcpCarrier;
+
+namespace {
+
+// The next change of what epoll watches at a descriptor that is watched already finds no memory.
+bool refuse_next_change = false;
+
+const test::CertificateAuthority& authority() {
+    static const test::CertificateAuthority made("root");
+    return made;
+}
+
+struct Side final : connections::CarrierEvents {
+    test::Leaf leaf;
+    std::unique_ptr<TcpCarrier> carrier;
+    std::map<ConnectionId, connections::CarriedConnection*> open;
+    std::vector<std::string> closed;
+    std::string address;
+
+    Side(const std::string& name, uint16_t port) : leaf(authority().issue(name)) {
+        TcpCarrier::Options options;
+        address = "127.0.0.1:" + std::to_string(port);
+        options.listen = *quic::Address::parse(address);
+        options.self = leaf.id;
+        options.incarnation = {1, port};
+        const quic::Identity identity{leaf.certificate_pem, leaf.private_key_pem,
+                                      authority().certificate_pem()};
+        auto made = TcpCarrier::open(options, identity, [](const quic::PeerChain& chain, std::string_view) {
+            return test::node_id_of(chain.front());
+        });
+        REQUIRE(made);
+        carrier = std::move(*made);
+    }
+    void on_connected(Time, const Connected& c, connections::CarriedConnection& connection) override {
+        open[c.id] = &connection;
+    }
+    void on_closed(Time, ConnectionId id, const connections::ClosedBy& why) override {
+        open.erase(id);
+        closed.push_back(why.text());
+    }
+    void on_room(ConnectionId) override {}
+    void on_received(ConnectionId) override {}
+    void turn() {
+        carrier->receive(loop::Loop::now(), *this);
+        carrier->flush(loop::Loop::now(), *this);
+    }
+};
+
+uint16_t free_port() {
+    static uint16_t next = static_cast<uint16_t>(20'000 + ::getpid() % 20'000);
+    return next++;
+}
+
+TcpCarrier::Peer peer(const NodeId& node, const Incarnation& incarnation) {
+    TcpCarrier::Peer out{node, incarnation, {}, false};
+    out.key.fill(std::byte{7});
+    return out;
+}
+
+struct Two {
+    uint16_t ports[2] = {free_port(), free_port()};
+    Side a{"a", ports[0]}, b{"b", ports[1]};
+
+    void introduce_at_a() {
+        a.carrier->set_peer(loop::Loop::now(), peer(b.leaf.id, {1, ports[1]}));
+    }
+    void introduce_at_b() {
+        b.carrier->set_peer(loop::Loop::now(), peer(a.leaf.id, {1, ports[0]}));
+    }
+    void dial() { REQUIRE(a.carrier->dial(loop::Loop::now(), b.address, b.leaf.id)); }
+    template <class Done>
+    bool run(Done done) {
+        for (const Time end = loop::Loop::now() + 20s; loop::Loop::now() < end;) {
+            a.turn();
+            b.turn();
+            if (done()) return true;
+        }
+        return false;
+    }
+};
+
+Duration processor_time() {
+    timespec t{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return std::chrono::seconds(t.tv_sec) + Duration(t.tv_nsec);
+}
+
+// The least of many, of what introducing an unrelated peer takes.
+Duration introducing(TcpCarrier& carrier) {
+    Duration least = 1h;
+    for (unsigned i = 0; i < 200; ++i) {
+        NodeId node;
+        node.bytes.fill(static_cast<uint8_t>(i));
+        const Duration begin = processor_time();
+        carrier.set_peer(loop::Loop::now(), peer(node, {1, 1}));
+        least = std::min(least, processor_time() - begin);
+    }
+    return least;
+}
+
+}  // namespace
+
+extern "C" int epoll_ctl(int epoll, int op, int fd, struct epoll_event* event) noexcept {
+    if (op == EPOLL_CTL_MOD && std::exchange(refuse_next_change, false)) {
+        errno = ENOMEM;
+        return -1;
+    }
+    return static_cast<int>(::syscall(SYS_epoll_ctl, epoll, op, fd, event));
+}
+
+TEST_CASE("two nodes attach, and one that is introduced later than it is dialled answers then",
+          "[transport][B2][B3]") {
+    Two two;
+    two.introduce_at_a();
+    two.dial();
+    for (int i = 0; i < 200; ++i) two.run([] { return true; });
+    CHECK(two.a.open.empty());
+    CHECK(two.a.closed.empty());
+    two.introduce_at_b();
+    CHECK(two.run([&] { return two.a.open.size() == 1 && two.b.open.size() == 1; }));
+}
+
+TEST_CASE("a connection whose socket cannot be watched as it must be ends, and says why", "[transport][B4]") {
+    Two two;
+    two.introduce_at_a();
+    two.introduce_at_b();
+    refuse_next_change = true;  // the dialled socket's
+    two.dial();
+    REQUIRE_FALSE(refuse_next_change);
+    REQUIRE(two.run([&] { return !two.a.closed.empty(); }));
+    CHECK(two.a.closed[0] == "the kernel has no room to watch its socket");
+    two.dial();
+    CHECK(two.run([&] { return two.a.open.size() == 1 && two.b.open.size() == 1; }));
+}
+
+TEST_CASE("what introducing a peer costs does not grow with the connections that there are", "[transport][P10]") {
+    Two two;
+    two.introduce_at_a();
+    const Duration alone = introducing(*two.a.carrier);
+    for (int i = 0; i < 400; ++i) two.dial();
+    const Duration beside = introducing(*two.a.carrier);
+    INFO("alone " << alone.count() << " ns, beside 400 connections " << beside.count() << " ns");
+    CHECK(beside < 2 * alone + 1us);
+}
