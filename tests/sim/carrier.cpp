@@ -95,8 +95,8 @@ void Internet::connect(SimPort& from, ConnectionId id, const std::string& addres
 }
 
 void Internet::make_pipe(SimPort::End& from, SimPort::End& to) {
-    from.out = std::make_unique<Pipe>(
-        clock_, shape_,
+    from.out = sim::make_pipe(
+        from.port->kind != connections::CarrierKind::quic, clock_, shape_,
         [this, &from, &to](link::Class cls, Bytes bytes) {
             if (to.port->dead || !to.open || !to.receiver) return;
             to.receiver->on_bytes(cls, bytes);

@@ -203,6 +203,7 @@ void Host::pump(size_t mesh) {
     if (dead) return;
     meshes[mesh]->flush();
     meshes[mesh]->check_invariants();
+    if (mesh > 0) cluster_.maybe_move(index_);
     if (mesh == 0 && after_flush) after_flush();
     while (auto event = meshes[mesh]->poll_event()) ports_[mesh]->event(std::move(*event));
 }
@@ -256,6 +257,8 @@ void Host::after_input() {
 Cluster::Cluster(uint64_t seed, const ClusterShape& s)
     : clock(seed), shape(s), links_(size_t{s.nodes} * s.nodes), generations_(size_t{s.nodes} * s.nodes) {
     for (uint32_t i = 0; i < shape.nodes; ++i) hosts.push_back(std::make_unique<Host>(*this, i, i));
+    moves_ = Random(seed);
+    for (Link& l : links_) l.bulk_over_tcp = wire_mode() == WireMode::tcp;
     if (!shape.connected) return;
     for (uint32_t a = 0; a < shape.nodes; ++a)
         for (uint32_t b = 0; b < a; ++b) connect(a, b);
@@ -270,25 +273,61 @@ void Cluster::make_pipes(uint32_t from, uint32_t to) {
         retired_.push_back(std::move(pipe));
     }
     l.pipes.clear();
+    for (size_t m = 0; m < meshes_per_host; ++m) l.pipes.push_back(make_pipe_of(from, to, m));
+    l.up = true;
+    l.bulk_blocked = false;
+}
+
+std::unique_ptr<Pipe> Cluster::make_pipe_of(uint32_t from, uint32_t to, size_t m) {
+    const Link& l = link(from, to);
     Host& sender = *hosts[from];
     Host& receiver = *hosts[to];
-    for (size_t m = 0; m < meshes_per_host; ++m) {
-        const auto deliver = [&receiver, m, from](link::Class cls, Bytes bytes) {
-            if (receiver.dead) return;
-            if (m == 0) receiver.engine->on_received(receiver.cluster_.clock.now(), link::PeerIndex(from));
-            receiver.meshes[m]->on_bytes(link::PeerIndex(from), cls, bytes);
-            receiver.meshes[m]->check_invariants();
-            receiver.schedule_pump(m);
-        };
-        const auto room = [&sender, m, to] {
-            if (sender.dead) return;
-            sender.meshes[m]->on_room(link::PeerIndex(to));
-            sender.schedule_pump(m);
-        };
-        l.pipes.push_back(std::make_unique<Pipe>(clock, shape.network, deliver, room));
-        l.pipes.back()->is_ahead = capabilities_of(from).version_max > protocol_version_max;
-        l.pipes.back()->set_blocked(l.blocked);
+    const auto deliver = [&receiver, m, from](link::Class cls, Bytes bytes) {
+        if (receiver.dead) return;
+        if (m == 0) receiver.engine->on_received(receiver.cluster_.clock.now(), link::PeerIndex(from));
+        receiver.meshes[m]->on_bytes(link::PeerIndex(from), cls, bytes);
+        receiver.meshes[m]->check_invariants();
+        receiver.schedule_pump(m);
+    };
+    const auto room = [&sender, m, to] {
+        if (sender.dead) return;
+        sender.meshes[m]->on_room(link::PeerIndex(to));
+        sender.schedule_pump(m);
+    };
+    auto pipe = make_pipe(m > 0 && l.bulk_over_tcp, clock, shape.network, deliver, room);
+    pipe->is_ahead = capabilities_of(from).version_max > protocol_version_max;
+    pipe->set_blocked(l.blocked || (m > 0 && l.bulk_blocked));
+    return pipe;
+}
+
+// A host's bulk connections have work: now and then one of them moves, at any chunk.
+void Cluster::maybe_move(uint32_t at) {
+    if (wire_mode() != WireMode::switching || clock.now() < next_move_ || at >= shape.nodes) return;
+    next_move_ = clock.now() + Duration(static_cast<int64_t>(moves_.below(400'000)));
+    const auto other = static_cast<uint32_t>(moves_.below(shape.nodes));
+    if (other == at || hosts[at]->dead || hosts[other]->dead || !link(at, other).up) return;
+    clock.after(Duration{0}, [this, at, other] {
+        if (!hosts[at]->dead && !hosts[other]->dead && link(at, other).up) move_bulk(at, other);
+    });
+}
+
+// As connections::Channels::adopt() does it: the new channel, with a higher generation, in place of the old.
+void Cluster::move_bulk(uint32_t a, uint32_t b) {
+    ++moves;
+    const uint32_t generation = ++generations_[std::max(a, b) * shape.nodes + std::min(a, b)];
+    for (const auto& [from, to] : {std::pair(a, b), std::pair(b, a)}) {
+        Link& l = link(from, to);
+        l.bulk_over_tcp = !l.bulk_over_tcp;
+        for (size_t m = 1; m < meshes_per_host; ++m) {
+            l.pipes[m]->close();
+            retired_.push_back(std::exchange(l.pipes[m], make_pipe_of(from, to, m)));
+        }
     }
+    for (const auto& [from, to] : {std::pair(a, b), std::pair(b, a)})
+        for (size_t m = 1; m < meshes_per_host; ++m) {
+            hosts[from]->meshes[m]->attach(link::PeerIndex(to), generation, *link(from, to).pipes[m]);
+            hosts[from]->schedule_pump(m);
+        }
 }
 
 void Cluster::connect(uint32_t a, uint32_t b) {
@@ -518,6 +557,7 @@ void Cluster::run_for(Duration time) {
 void Cluster::break_channel(uint32_t a, uint32_t b, Duration down_for) {
     for (const auto& [from, to] : {std::pair(a, b), std::pair(b, a)}) {
         for (auto& pipe : link(from, to).pipes) pipe->close();
+        link(from, to).up = false;
         Host& host = *hosts[from];
         if (host.dead) continue;
         for (auto& mesh : host.meshes) mesh->detach(link::PeerIndex(to));
@@ -536,6 +576,7 @@ void Cluster::block(uint32_t from, uint32_t to, bool blocked) {
 
 void Cluster::block_bulk(uint32_t from, uint32_t to) {
     auto& pipes = link(from, to).pipes;
+    link(from, to).bulk_blocked = true;
     for (size_t m = 1; m < pipes.size(); ++m) pipes[m]->set_blocked(true);
 }
 

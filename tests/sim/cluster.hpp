@@ -13,6 +13,7 @@
 #include "engine/engine.hpp"
 #include "network.hpp"
 #include "staged.hpp"
+#include "wire_mode.hpp"
 
 namespace nexar::local {
 class SessionCore;
@@ -140,6 +141,10 @@ class Cluster {
         hosts.push_back(std::make_unique<Host>(*this, index, identity, counter));
         return index;
     }
+    bool tcp_bulk() const {
+        const WireMode mode = wire_mode();
+        return shape.tcp_bulk || mode == WireMode::tcp || mode == WireMode::switching;
+    }
     Capabilities capabilities_of(uint32_t identity) const {
         const auto own = shape.capabilities.find(identity);
         return own == shape.capabilities.end() ? Capabilities{} : own->second;
@@ -179,6 +184,8 @@ class Cluster {
     void block_bulk(uint32_t from, uint32_t to);           // one way, and the control channel stays
     void kill(uint32_t host, bool seen_at_once);           // the daemon and all its processes
 
+    size_t moves = 0;  // of bulk connections to the other carrier (wire_mode.hpp)
+
     uint64_t bytes_sent(uint32_t from, uint32_t to) const;
     link::MeshStats stats(uint32_t from, uint32_t to) const;
     bool all_ended() const;
@@ -191,10 +198,14 @@ class Cluster {
     friend class Host;
     struct Link {
         std::vector<std::unique_ptr<Pipe>> pipes;  // by mesh
-        bool blocked = false;
+        bool up = false, blocked = false, bulk_blocked = false;
+        bool bulk_over_tcp = false;
     };
     void connect(uint32_t a, uint32_t b);
     void make_pipes(uint32_t from, uint32_t to);
+    std::unique_ptr<Pipe> make_pipe_of(uint32_t from, uint32_t to, size_t mesh);
+    void maybe_move(uint32_t at);
+    void move_bulk(uint32_t a, uint32_t b);
     Link& link(uint32_t from, uint32_t to) { return links_[from * shape.nodes + to]; }
 
     std::vector<Link> links_;
@@ -203,6 +214,8 @@ class Cluster {
     std::deque<Call> calls_;
     std::set<const Call*> abandoned_;  // of sessions that have ended
     uint64_t next_session_ = 1, next_group_ = 1;
+    Random moves_{1};  // of its own: what else a seed means stays as it is
+    Time next_move_{};
 };
 
 constexpr size_t meshes_per_host = 2;

@@ -57,7 +57,7 @@ uint32_t Nodes::start(uint32_t identity, uint64_t incarnation, const std::string
     node.bulk_port = &internet_.open_port(node.host->id, bulk_address(address));
     node.control = std::make_unique<ControlConnections>(config, *node.control_port, *node.host->meshes[0],
                                                         cluster_.clock.random.next(), cluster_.clock.now());
-    if (cluster_.shape.tcp_bulk) {
+    if (cluster_.tcp_bulk()) {
         node.tcp_port = &internet_.open_port(node.host->id, bulk_address(address) + tcp_suffix);
         node.tcp_port->kind = CarrierKind::tcp;
         node.tcp_port->dial_suffix = tcp_suffix;
@@ -105,6 +105,7 @@ void Nodes::turn(Node& node) {
     node.bulk->check_invariants();
     node.in_turn = false;
     node.host->after_input();
+    maybe_move(node);
     const Time wake = std::min(node.control->wake_at(), node.bulk->wake_at());
     if (wake == never || wake == node.wakes_at) return;
     node.wakes_at = wake;
@@ -112,6 +113,19 @@ void Nodes::turn(Node& node) {
         if (node.wakes_at != wake) return;
         node.wakes_at = never;
         turn(node);
+    });
+}
+
+// A daemon has work: now and then a connection of its breaks, or TCP is refused there for a while.
+void Nodes::maybe_move(Node& node) {
+    const Time now = cluster_.clock.now();
+    if (wire_mode() != WireMode::switching || now < next_move_) return;
+    next_move_ = now + Duration(static_cast<int64_t>(moves_.below(20'000'000)));
+    const bool refuse = moves_.one_in(2);
+    const auto other = std::next(nodes_.begin(), static_cast<ptrdiff_t>(moves_.below(nodes_.size())))->first;
+    cluster_.clock.after(Duration{0}, [this, number = node.number, other, refuse] {
+        if (refuse) refuse_tcp(number, !nodes_.at(number)->tcp_port->refuses);
+        if (number != other) reset_tcp(number, other);
     });
 }
 
@@ -155,7 +169,7 @@ void Nodes::peer_up(Node& node, const PeerIsUp& up) {
     node.peers[up.info.peer] = peer;
     node.happened.push_back({peer, up.info.peer, true, false, {}});
     const KnownPeer known{up.info.peer,         peer,    up.info.incarnation,    bulk_address(up.remote),
-                          node.host->id < peer, nullptr, cluster_.shape.tcp_bulk};
+                          node.host->id < peer, nullptr, cluster_.tcp_bulk()};
     to_shard(node, [this, &node, known] { node.bulk->introduce(known, cluster_.clock.now()); });
     node.host->engine->on_peer_up(cluster_.clock.now(), up.info.peer, peer, up.info.incarnation);
 }

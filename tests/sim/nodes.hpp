@@ -59,6 +59,7 @@ class Nodes {
     struct Node;
 
     void turn(Node& node);
+    void maybe_move(Node& node);
     void note_carrier(Node& node, const connections::BulkState& state);
     void act(Node& node, const connections::ControlEvent& event);
     void peer_up(Node& node, const connections::PeerIsUp& up);
@@ -69,6 +70,8 @@ class Nodes {
     Cluster& cluster_;
     Internet internet_;
     std::map<uint32_t, std::unique_ptr<Node>> nodes_;  // by host
+    Random moves_{1};                                  // between carriers (wire_mode.hpp)
+    Time next_move_{};
 };
 
 }  // namespace nexar::sim
