@@ -6,6 +6,7 @@
 #include <map>
 
 #include "core/child_name.hpp"
+#include "core/transcript.hpp"
 #include "rendezvous/rendezvous.hpp"
 #include "wire/limits.hpp"
 
@@ -91,16 +92,15 @@ Result<void> agree_on_timeouts(const GroupFacts& parent, std::span<const ChildRo
 rendezvous::Digest derive(const rendezvous::ProofPort& port, const rendezvous::ProofKey& key,
                           std::string_view label, const GroupId& group, uint32_t epoch, uint64_t seq,
                           uint64_t colour) {
-    std::vector<std::byte> data;
-    Writer w(data);
-    w.put_bytes(std::as_bytes(std::span(label)));
+    Transcript w;
+    w.label(label);
     w.put(group.creator);
     w.put(group.incarnation);
     w.put(group.counter);
     w.put(epoch);
     w.put(seq);
     w.put(colour);
-    return port.hmac_sha256(std::as_bytes(std::span(key)), data);
+    return port.hmac_sha256(std::as_bytes(std::span(key)), w.bytes());
 }
 
 uint64_t word_of(const rendezvous::Digest& digest, size_t at) {

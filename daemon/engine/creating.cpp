@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/child_name.hpp"
+#include "core/transcript.hpp"
 
 namespace nexar::engine {
 
@@ -14,9 +15,8 @@ constexpr size_t listed_max = 12;  // of ranks in a text
 // [Y10] Nobody who lacks the parent's secret can give these; `label` keeps the two apart.
 rendezvous::Digest derive(const GroupFacts& parent, const rendezvous::ProofPort& port, std::string_view label,
                           std::span<const uint32_t> ranks, uint64_t tag) {
-    std::vector<std::byte> data;
-    Writer w(data);
-    w.put_bytes(std::as_bytes(std::span(label)));
+    Transcript w;
+    w.label(label);
     w.put(parent.id.creator);
     w.put(parent.id.incarnation);
     w.put(parent.id.counter);
@@ -24,7 +24,7 @@ rendezvous::Digest derive(const GroupFacts& parent, const rendezvous::ProofPort&
     w.put(tag);
     w.put(static_cast<uint32_t>(ranks.size()));
     for (const uint32_t rank : ranks) w.put(rank);
-    return port.hmac_sha256(std::as_bytes(std::span(parent.secret)), data);
+    return port.hmac_sha256(std::as_bytes(std::span(parent.secret)), w.bytes());
 }
 
 }  // namespace

@@ -7,22 +7,14 @@
 #include <tuple>
 #include <vector>
 
+#include "core/transcript.hpp"
+
 namespace nexar::rendezvous {
 namespace {
 
 constexpr std::string_view label = "nexar-prepare-v2";
 
-void put_text(Writer& w, std::string_view text) {
-    w.put(static_cast<uint32_t>(text.size()));
-    w.put_bytes(std::as_bytes(std::span(text)));
-}
-
-void put_incarnation(Writer& w, const Incarnation& incarnation) {
-    w.put(incarnation.counter);
-    w.put(incarnation.nonce);
-}
-
-void put_plan(Writer& w, const wire::PlanTableRecord& plan) {
+void put_plan(Transcript& w, const wire::PlanTableRecord& plan) {
     w.put(plan.version);
     w.put(plan.small_bytes_max);
     w.put(plan.doubling_bytes_max);
@@ -34,7 +26,7 @@ void put_plan(Writer& w, const wire::PlanTableRecord& plan) {
 
 // What a GroupPrepare states of a node stands once, before its first member. A request's origin is the
 // member's node [R5].
-void put_members(Writer& w, const std::vector<wire::GroupMemberRecord>& members) {
+void put_members(Transcript& w, const std::vector<wire::GroupMemberRecord>& members) {
     std::map<std::tuple<NodeId, Incarnation, uint64_t, wire::Nonce>, uint32_t> lines;
     w.put(static_cast<uint32_t>(members.size()));
     for (const wire::GroupMemberRecord& m : members) {
@@ -43,7 +35,7 @@ void put_members(Writer& w, const std::vector<wire::GroupMemberRecord>& members)
         w.put(line->second);
         if (added) {
             w.put(m.node.bytes);
-            put_incarnation(w, m.incarnation);
+            w.put(m.incarnation);
             w.put(m.features);
             w.put(m.nonce);
         }
@@ -60,37 +52,33 @@ void add_nonce(wire::Nonce& sum, const wire::Nonce& nonce) {
 }
 
 std::vector<std::byte> transcript_of(const wire::GroupPrepare& prepare) {
-    std::vector<std::byte> out;
-    Writer w(out);
-    put_text(w, label);
+    Transcript w;
+    w.text(label);
     w.put(prepare.group.creator);
     w.put(prepare.group.incarnation);
     w.put(prepare.group.counter);
     w.put(prepare.epoch);
     w.put(prepare.key);
-    put_text(w, prepare.name);
+    w.text(prepare.name);
     put_members(w, prepare.members);
     put_plan(w, prepare.plan);
     w.put(prepare.timeouts.collective_ms);
     w.put(prepare.timeouts.barrier_ms);
     w.put(prepare.timeouts.rpc_ms);
-    return out;
+    return {w.bytes().begin(), w.bytes().end()};
 }
 
 wire::Tag Proof::tag_of(const NodeId& node, Incarnation incarnation) const {
-    std::vector<std::byte> data;
-    Writer w(data);
+    Transcript w;
     w.put(digest_);
     w.put(node.bytes);
-    put_incarnation(w, incarnation);
-    return port_->hmac_sha256(std::as_bytes(std::span(key_)), data);
+    w.put(incarnation);
+    return port_->hmac_sha256(std::as_bytes(std::span(key_)), w.bytes());
 }
 
 bool Proof::holds(const wire::Tag& tag, const NodeId& node, Incarnation incarnation) const {
     const wire::Tag right = tag_of(node, incarnation);
-    unsigned difference = 0;
-    for (size_t i = 0; i < tag.size(); ++i) difference |= static_cast<unsigned>(tag[i] ^ right[i]);
-    return difference == 0;
+    return equal_in_constant_time(std::as_bytes(std::span(right)), std::as_bytes(std::span(tag)));
 }
 
 }  // namespace nexar::rendezvous

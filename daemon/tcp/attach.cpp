@@ -1,17 +1,16 @@
 // See attach.hpp. HMAC: RFC 2104, with SHA-256.
 #include "tcp/attach.hpp"
 
-#include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 #include <openssl/sha.h>
 
 #include <cstring>
 #include <string>
-#include <vector>
 
 #include "core/check.hpp"
 #include "core/secret.hpp"
+#include "core/transcript.hpp"
 
 namespace nexar::tcp {
 namespace {
@@ -48,9 +47,8 @@ AttachKeyId id_of(const AttachKey& key) {
 }
 
 Proof prove(const AttachKey& key, const AttachTerms& terms, Side side) {
-    std::vector<std::byte> over;
-    Writer w(over);
-    w.put_bytes(std::as_bytes(std::span(purpose)));
+    Transcript w;
+    w.label(purpose);
     w.put(side);
     w.put(terms.mode);
     w.put(terms.shard);
@@ -61,12 +59,12 @@ Proof prove(const AttachKey& key, const AttachTerms& terms, Side side) {
     w.put(terms.dialler_nonce);
     w.put(terms.acceptor_nonce);
     w.put(terms.binding);
-    return hmac(key, over);
+    return hmac(key, w.bytes());
 }
 
 bool proves(const AttachKey& key, const AttachTerms& terms, Side side, const Proof& proof) {
     const Proof right = prove(key, terms, side);
-    return CRYPTO_memcmp(right.data(), proof.data(), right.size()) == 0;
+    return equal_in_constant_time(right, proof);
 }
 
 Result<Hello> read_hello(Bytes bytes) {
