@@ -167,14 +167,14 @@ void BulkConnections::dial_due(Time now) {
     }
 }
 
-// A dial that was to replace a connection in use: that one goes on.
+// A dial that was to replace a connection in use: that one goes on. While QUIC does not carry either, there
+// is no reason to spare TCP.
 void BulkConnections::dial_failed(Peer& peer, Time now) {
     peer.dialling.reset();
     const Target target{peer.known.node, {}};
-    if (peer.known.dial && !peer.up)
-        schedule_.failed(target, now);
-    else
-        schedule_.stop(target);
+    if (!peer.known.dial || peer.up) return schedule_.stop(target);
+    schedule_.failed(target, now);
+    if (wants_tcp(peer)) tcp_schedule_.hasten(target, now);
 }
 
 void BulkConnections::on_opened(const Opened& opened, Time now) {

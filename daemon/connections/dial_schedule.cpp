@@ -65,6 +65,11 @@ void DialSchedule::settled(const Target& target) {
     if (Entry* entry = find(target)) entry->rounds = 0;
 }
 
+void DialSchedule::hasten(const Target& target, Time at) {
+    Entry* entry = find(target);
+    if (entry && entry->state == State::waiting && at < entry->at) move(target, *entry, State::waiting, at);
+}
+
 void DialSchedule::postpone(const Target& target, Time until) {
     if (Entry* entry = find(target)) move(target, *entry, State::waiting, until);
 }

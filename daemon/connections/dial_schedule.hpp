@@ -51,6 +51,7 @@ class DialSchedule {
     // As start(), fast, and the back-off goes on where it was.
     void start_again(const Target& target, Time at, Duration pace);
     void settled(const Target& target);               // the next back-off begins at its minimum
+    void hasten(const Target& target, Time at);       // one that waits: dialled at `at`, if that is sooner
     void postpone(const Target& target, Time until);  // its dial was answered, and what follows is not known
     // Connected: idle until start() or failed(); no fast redials are left, and the back-off goes on.
     void stop(const Target& target);
