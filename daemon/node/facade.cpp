@@ -42,7 +42,9 @@ std::string why_not_up(const Member& member, const NodeId& node, const std::stri
 // Of a peer that is up; empty: all of it is.
 std::string why_partly_up(const PeerView& view) {
     for (const BulkView& bulk : view.bulk)
-        if (!bulk.up) return "no connection for bulk data (UDP " + bulk.address + ")";
+        if (!bulk.up)
+            return "no connection for bulk data (" + std::string(bulk.tcp ? "TCP and UDP " : "UDP ") +
+                   bulk.address + ")";
     return "";
 }
 
@@ -68,7 +70,7 @@ std::vector<report::Peer> peers_of(const Member& member, Duration silence_max, b
         p.why = view.up ? why_partly_up(view) : why_not_up(member, p.record.node, view.why_down);
         for (const BulkView& b : view.bulk)
             p.bulk.push_back({b.address, b.up, asked ? std::optional(b.answers) : std::nullopt, carrier_of(b),
-                              b.carrier != connections::CarrierKind::tcp_plain, b.carrier_why});
+                              b.carrier != connections::CarrierKind::tcp_plain, b.carrier_why, b.tcp});
         shown[p.record.node] = true;
         out.push_back(std::move(p));
     }

@@ -31,6 +31,7 @@ struct BulkView {         // of a peer's bulk connection on one shard
     bool answers = false;  // something has come over it since Member::ask_bulk()
     connections::CarrierKind carrier = connections::CarrierKind::quic;
     std::string carrier_why;  // of QUIC: why not TCP
+    bool tcp = false;         // both ends carry bulk data over TCP
     std::shared_ptr<link::Traffic> traffic = std::make_shared<link::Traffic>();
 };
 

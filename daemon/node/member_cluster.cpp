@@ -210,6 +210,7 @@ void Member::introduce_to_shards(const connections::PeerIsUp& up, PeerView& view
     for (size_t i = 0; i < count; ++i) {
         address->port = static_cast<uint16_t>(up.info.bulk_port + i);
         view.bulk[i].address = address->text();
+        view.bulk[i].tcp = tcp;
         if (tcp)
             shards_[i]->post(shards::UseAttachKey{{up.info.record.node, up.info.incarnation, *key, plain}});
         shards_[i]->post(connections::KnownPeer{up.info.peer, up.info.record.node, up.info.incarnation,

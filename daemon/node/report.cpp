@@ -64,6 +64,7 @@ json bulk_json(const std::vector<Bulk>& bulk) {
                         {"carrier", b.carrier},
                         {"encrypted", b.encrypted},
                         {"carrier_why", b.carrier_why},
+                        {"tcp", b.tcp},
                         {"answers", b.answers ? json(*b.answers) : json(nullptr)}});
     return list;
 }

@@ -34,6 +34,7 @@ struct Bulk {  // a connection for bulk data, of one shard
     std::string carrier{};          // "quic", "tcp"; empty: not up
     bool encrypted = true;
     std::string carrier_why{};  // of QUIC: why not TCP
+    bool tcp = false;           // both ends carry bulk data over TCP
 };
 
 struct Peer {

@@ -363,8 +363,10 @@ def test_a_blocked_port_for_bulk_data_is_named_with_its_remedy(cluster):
         found = list(both.map(lambda node: bulk_checks(node, FAILED), (one, two)))
     for checks, other in zip(found, (two, one)):
         blocked, = [check for check in checks if check["result"] == "fail"]
-        contains(blocked["found"], f"UDP {cluster.network.address(other.host)}:{port}", "nothing comes back")
-        contains(blocked["advice"], "firewall", f"UDP port {port}", "LINK_LOST")
+        protocol = blocked["found"].split()[0]
+        assert protocol in ("UDP", "TCP"), blocked
+        contains(blocked["found"], f"{protocol} {cluster.network.address(other.host)}:{port}", "nothing comes back")
+        contains(blocked["advice"], "firewall", f"{protocol} port {port}", "LINK_LOST")
     equal(one.peers_up(), {two.id, cluster[3].id}, "peers")
 
     job.go()

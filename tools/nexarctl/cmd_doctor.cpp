@@ -26,6 +26,7 @@ class Doctor final : public Command {
         if (reply.exit == exit_ok) {
             const json answer = json::parse(reply.text, nullptr, false);
             read_daemon(facts, answer);
+            dial_tcp(facts);
             pid = static_cast<uint32_t>(count_of(answer, "pid"));
         } else {
             facts.daemon_problem = reply.text;

@@ -50,6 +50,10 @@ struct Facts {
     struct Bulk {
         std::string address;
         bool up = false, answers = false;
+        std::string carrier{}, carrier_why{};
+        bool tcp = false;  // both ends carry bulk data over TCP
+        std::optional<std::string>
+            tcp_dialled{};  // from here, where TCP does not carry: "answers", "is refused"
     };
     struct Peer {
         std::string name, state, address, why;
@@ -89,6 +93,7 @@ std::string render_checks(const std::vector<Check>& checks);
 
 void gather_machine(Facts& facts, uint32_t limits_pid);  // 0: this process's limits
 void gather_network(Facts& facts);
+void dial_tcp(Facts& facts);  // requires: read_daemon()
 void read_daemon(Facts& facts, const nlohmann::ordered_json& doctor);
 
 }  // namespace nexarctl

@@ -188,19 +188,38 @@ Check peer(const Facts::Peer& p) {
             "start nexard there, and let the firewall pass UDP both ways to that port"};
 }
 
+// What both firewalls have to let pass, for `consequence` to end.
+std::string passing(const std::string& protocol, const std::string& address, const std::string& consequence) {
+    return "let the firewalls of both hosts, and what is between them, pass " + protocol + " port " +
+           address.substr(address.rfind(':') + 1) + " both ways (nft list ruleset): until then " +
+           consequence;
+}
+
 // The control connection may be well while the port for bulk data is blocked.
+Check bulk(const std::string& peer, const Facts::Bulk& b) {
+    const std::string protocol = b.carrier == "tcp" ? "TCP" : !b.up && b.tcp ? "TCP and UDP" : "UDP";
+    const std::string port = protocol + " " + b.address;
+    return judged("bulk data, peer " + peer, b.up && b.answers, Outcome::fail,
+                  port + (!b.up        ? ": no connection"
+                          : !b.answers ? ": nothing comes back"
+                                       : " answers"),
+                  passing(protocol, b.address, "operations on large data end with LINK_LOST"));
+}
+
+// Both ends want it. Who does not dial does not know why it does not carry, but whether it answers from here.
+Check bulk_over_tcp(const std::string& peer, const Facts::Bulk& b) {
+    std::string found = "TCP " + b.address + (b.carrier == "tcp" ? " carries" : " does not carry");
+    if (b.carrier != "tcp" && b.tcp_dialled) found += "; dialled from here it " + *b.tcp_dialled;
+    if (b.carrier != "tcp" && !b.carrier_why.empty()) found += "; " + b.carrier_why;
+    return judged("bulk data over TCP, peer " + peer, b.carrier == "tcp", Outcome::warn, found,
+                  passing("TCP", b.address, "QUIC carries bulk data, more slowly") +
+                      ". The node that dials knows more: nexarctl doctor there");
+}
+
 void add_bulk(const Facts::Peer& peer, std::vector<Check>& out) {
     for (const auto& b : peer.bulk) {
-        const std::string name = "bulk data, peer " + peer.name, port = "UDP " + b.address;
-        const std::string number = b.address.substr(b.address.rfind(':') + 1);
-        out.push_back(judged(name, b.up && b.answers, Outcome::fail,
-                             port + (!b.up        ? ": no connection"
-                                     : !b.answers ? ": nothing comes back"
-                                                  : " answers"),
-                             "let the firewalls of both hosts, and what is between them, pass UDP port " +
-                                 number +
-                                 " both ways (nft list ruleset): until then operations on large data end "
-                                 "with LINK_LOST"));
+        out.push_back(bulk(peer.name, b));
+        if (b.tcp && b.up) out.push_back(bulk_over_tcp(peer.name, b));
     }
 }
 

@@ -191,7 +191,13 @@ void read_daemon(Facts& f, const nlohmann::ordered_json& doctor) {
         if (has(p, "rtt_ms")) peer.rtt_ms = number_of(p, "rtt_ms");
         if (has(p, "received_ago_ms")) peer.received_ago_ms = number_of(p, "received_ago_ms");
         for (const auto& b : list_of(p, "bulk"))
-            peer.bulk.push_back({text_of(b, "address"), flag_of(b, "up"), flag_of(b, "answers")});
+            peer.bulk.push_back({text_of(b, "address"),
+                                 flag_of(b, "up"),
+                                 flag_of(b, "answers"),
+                                 text_of(b, "carrier"),
+                                 text_of(b, "carrier_why"),
+                                 flag_of(b, "tcp"),
+                                 {}});
         f.peers.push_back(std::move(peer));
     }
     if (!text_of(doctor, "socket").empty()) f.session_socket.path = text_of(doctor, "socket");

@@ -11,8 +11,14 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "nexarctl/doctor.hpp"
 
@@ -29,6 +35,8 @@ namespace {
 
 constexpr int probe_timeout_ms = 500;
 constexpr int segment_bytes = 1000;
+constexpr int dial_timeout_ms = 1000;
+constexpr size_t dials_max = 64;
 
 int loopback_socket(sockaddr_in& address) {
     const int fd = ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -81,7 +89,89 @@ std::string address_text(const sockaddr* address) {
     return text;
 }
 
+// "10.0.0.2:7655", "[fe80::1]:7655" to an address; false: neither.
+bool parse(const std::string& text, sockaddr_storage& out, socklen_t& size) {
+    const size_t colon = text.rfind(':');
+    if (colon == std::string::npos) return false;
+    const auto port = htons(static_cast<uint16_t>(std::strtoul(text.c_str() + colon + 1, nullptr, 10)));
+    std::string host = text.substr(0, colon);
+    if (host.size() > 2 && host.front() == '[') host = host.substr(1, host.size() - 2);
+    auto* v4 = reinterpret_cast<sockaddr_in*>(&out);
+    auto* v6 = reinterpret_cast<sockaddr_in6*>(&out);
+    out = {};
+    if (::inet_pton(AF_INET, host.c_str(), &v4->sin_addr) == 1) {
+        v4->sin_family = AF_INET;
+        v4->sin_port = port;
+        size = sizeof *v4;
+    } else if (::inet_pton(AF_INET6, host.c_str(), &v6->sin6_addr) == 1) {
+        v6->sin6_family = AF_INET6;
+        v6->sin6_port = port;
+        size = sizeof *v6;
+    } else {
+        return false;
+    }
+    return true;
+}
+
+std::string dial_text(int error) {
+    if (error == 0) return "answers";
+    return error == ECONNREFUSED ? "is refused" : std::string("fails: ") + std::strerror(error);
+}
+
+// -1: no descriptor, no address, or it has failed at once.
+int begin_dial(Facts::Bulk& b) {
+    sockaddr_storage to{};
+    socklen_t size = 0;
+    if (!parse(b.address, to, size)) return -1;
+    const int fd = ::socket(to.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) return -1;
+    if (::connect(fd, reinterpret_cast<const sockaddr*>(&to), size) == 0 || errno == EINPROGRESS) return fd;
+    b.tcp_dialled = dial_text(errno);
+    ::close(fd);
+    return -1;
+}
+
+std::string end_dial(int fd) {
+    int error = 0;
+    socklen_t size = sizeof error;
+    ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
+    ::close(fd);
+    return dial_text(error);
+}
+
 }  // namespace
+
+// All at once: one wait for all that do not answer.
+void dial_tcp(Facts& f) {
+    std::vector<Facts::Bulk*> dialled;
+    std::vector<pollfd> waiting;
+    for (auto& peer : f.peers)
+        for (auto& b : peer.bulk) {
+            if (!b.tcp || !b.up || b.carrier == "tcp" || waiting.size() >= dials_max) continue;
+            const int fd = begin_dial(b);
+            if (fd < 0) continue;
+            dialled.push_back(&b);
+            waiting.push_back({fd, POLLOUT, 0});
+        }
+    const auto begin = std::chrono::steady_clock::now();
+    for (size_t left = waiting.size(); left > 0;) {
+        const auto spent = std::chrono::steady_clock::now() - begin;
+        const auto rest = std::chrono::milliseconds(dial_timeout_ms) -
+                          std::chrono::duration_cast<std::chrono::milliseconds>(spent);
+        if (rest.count() <= 0 || ::poll(waiting.data(), waiting.size(), static_cast<int>(rest.count())) <= 0)
+            break;
+        for (size_t i = 0; i < waiting.size(); ++i)
+            if (waiting[i].fd >= 0 && waiting[i].revents != 0) {
+                dialled[i]->tcp_dialled = end_dial(std::exchange(waiting[i].fd, -1));
+                --left;
+            }
+    }
+    for (size_t i = 0; i < waiting.size(); ++i) {
+        if (waiting[i].fd < 0) continue;
+        ::close(waiting[i].fd);
+        dialled[i]->tcp_dialled = "does not answer";
+    }
+}
 
 void gather_network(Facts& f) {
     probe_offloads(f);

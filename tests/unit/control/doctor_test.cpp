@@ -44,6 +44,14 @@ const Check& of(const std::vector<Check>& checks, const std::string& name) {
     return *found;
 }
 
+// Both ends carry bulk data over TCP.
+void carry(Facts& f, const char* carrier, bool answers) {
+    Facts::Bulk& bulk = f.peers[0].bulk[0];
+    bulk.tcp = true;
+    bulk.carrier = carrier;
+    bulk.answers = answers;
+}
+
 }  // namespace
 
 TEST_CASE("a healthy host is all ok and gets no advice") {
@@ -96,6 +104,10 @@ TEST_CASE("each ailment has its outcome and its advice") {
          "UDP port 7655 both ways"},
         {"bulk data, peer beta", [](Facts& f) { f.peers[0].bulk[0].up = false; }, Outcome::fail,
          "UDP port 7655 both ways"},
+        {"bulk data over TCP, peer beta", [](Facts& f) { carry(f, "quic", true); }, Outcome::warn,
+         "pass TCP port 7655 both ways"},
+        {"bulk data, peer beta", [](Facts& f) { carry(f, "tcp", false); }, Outcome::fail,
+         "TCP port 7655 both ways"},
         {"holes in clients' memory", [](Facts& f) { f.holes_unguarded = "userfaultfd is not allowed"; },
          Outcome::warn, "seccomp profile"},
         {"address", [](Facts& f) { f.addresses[0].chosen = false; }, Outcome::fail, "set advertise"},
