@@ -195,7 +195,8 @@ void expect_exchanged(const Matrix& sent, const std::vector<uint32_t>& placement
     }
     for (uint32_t a = 0; a < 4; ++a)
         for (uint32_t b = 0; b < 4; ++b)
-            if (a != b) REQUIRE(cluster.bytes_sent(a, b) == bytes_between(sent, placement, a, b));
+            if (a != b && bytes_are_exact())
+                REQUIRE(cluster.bytes_sent(a, b) == bytes_between(sent, placement, a, b));
     cluster.check();
 }
 

@@ -230,8 +230,7 @@ class TcpPipe final : public Pipe {
 
 inline std::unique_ptr<Pipe> make_pipe(bool as_tcp, Clock& clock, const NetworkShape& shape,
                                        Pipe::Deliver deliver, std::function<void()> room_again) {
-    if (as_tcp)
-        return std::make_unique<TcpPipe>(clock, shape, std::move(deliver), std::move(room_again));
+    if (as_tcp) return std::make_unique<TcpPipe>(clock, shape, std::move(deliver), std::move(room_again));
     return std::make_unique<QuicPipe>(clock, shape, std::move(deliver), std::move(room_again));
 }
 

@@ -119,7 +119,7 @@ void Nodes::turn(Node& node) {
 // A daemon has work: now and then a connection of its breaks, or TCP is refused there for a while.
 void Nodes::maybe_move(Node& node) {
     const Time now = cluster_.clock.now();
-    if (wire_mode() != WireMode::switching || now < next_move_) return;
+    if (wire_mode() != WireMode::switching || cluster_.shape.tcp_bulk || now < next_move_) return;
     next_move_ = now + Duration(static_cast<int64_t>(moves_.below(20'000'000)));
     const bool refuse = moves_.one_in(2);
     const auto other = std::next(nodes_.begin(), static_cast<ptrdiff_t>(moves_.below(nodes_.size())))->first;
@@ -168,7 +168,7 @@ void Nodes::peer_up(Node& node, const PeerIsUp& up) {
     const NodeId& peer = up.info.record.node;
     node.peers[up.info.peer] = peer;
     node.happened.push_back({peer, up.info.peer, true, false, {}});
-    const KnownPeer known{up.info.peer,         peer,    up.info.incarnation,    bulk_address(up.remote),
+    const KnownPeer known{up.info.peer,         peer,    up.info.incarnation, bulk_address(up.remote),
                           node.host->id < peer, nullptr, cluster_.tcp_bulk()};
     to_shard(node, [this, &node, known] { node.bulk->introduce(known, cluster_.clock.now()); });
     node.host->engine->on_peer_up(cluster_.clock.now(), up.info.peer, peer, up.info.incarnation);

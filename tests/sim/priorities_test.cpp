@@ -138,7 +138,8 @@ TEST_CASE("ranks that ask for different priorities have the same result, and the
         CHECK(program.wrong().empty());
         for (uint32_t a = 0; a < 3; ++a)
             for (uint32_t b = 0; b < 3; ++b)
-                if (a != b) CHECK(cluster.bytes_sent(a, b) == program.predicted_bytes(a, b));
+                if (a != b && bytes_are_exact())
+                    CHECK(cluster.bytes_sent(a, b) == program.predicted_bytes(a, b));
     }
 }
 
@@ -197,8 +198,10 @@ TEST_CASE(
                 planned[0] += program.predicted_bytes(0, 1);
                 planned[1] += program.predicted_bytes(1, 0);
             }
-            CHECK(cluster.bytes_sent(0, 1) - before[0] == planned[0]);
-            CHECK(cluster.bytes_sent(1, 0) - before[1] == planned[1]);
+            if (bytes_are_exact()) {
+                CHECK(cluster.bytes_sent(0, 1) - before[0] == planned[0]);
+                CHECK(cluster.bytes_sent(1, 0) - before[1] == planned[1]);
+            }
             withheld.receive();
         }
 }

@@ -1,6 +1,6 @@
-// Over which carrier bulk data goes in a run of the simulator: NEXAR_SIM_CARRIER=quic, tcp, or switch: each bulk
-// connection moves to the other carrier again and again while it works. Without it: what a test says, mostly
-// QUIC.
+// Over which carrier bulk data goes in a run of the simulator: NEXAR_SIM_CARRIER=quic, tcp, or switch: each
+// bulk connection moves to the other carrier again and again while it works. Without it: what a test says,
+// mostly QUIC.
 #pragma once
 
 #include <cstdlib>
