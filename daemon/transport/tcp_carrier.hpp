@@ -104,7 +104,7 @@ class TcpCarrier final : public connections::Carrier, private tcp::KeyRing {
     uint64_t next_id_ = 1;
     std::map<uint64_t, std::unique_ptr<Conn>> conns_;
     tcp::HalfOpen half_open_;
-    std::set<uint64_t> keyless_;  // those that wait for a key
+    std::set<uint64_t> keyless_;                       // those that wait for a key
     std::deque<std::pair<Time, uint64_t>> dials_;      // when each has had its time, in order
     std::deque<std::pair<Time, uint64_t>> lingering_;  // the same of ended ones
     std::deque<std::pair<Time, uint64_t>> short_;      // when to send again, in order

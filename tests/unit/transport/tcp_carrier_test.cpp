@@ -80,12 +80,8 @@ struct Two {
     uint16_t ports[2] = {free_port(), free_port()};
     Side a{"a", ports[0]}, b{"b", ports[1]};
 
-    void introduce_at_a() {
-        a.carrier->set_peer(loop::Loop::now(), peer(b.leaf.id, {1, ports[1]}));
-    }
-    void introduce_at_b() {
-        b.carrier->set_peer(loop::Loop::now(), peer(a.leaf.id, {1, ports[0]}));
-    }
+    void introduce_at_a() { a.carrier->set_peer(loop::Loop::now(), peer(b.leaf.id, {1, ports[1]})); }
+    void introduce_at_b() { b.carrier->set_peer(loop::Loop::now(), peer(a.leaf.id, {1, ports[0]})); }
     void dial() { REQUIRE(a.carrier->dial(loop::Loop::now(), b.address, b.leaf.id)); }
     template <class Done>
     bool run(Done done) {
@@ -152,7 +148,8 @@ TEST_CASE("a connection whose socket cannot be watched as it must be ends, and s
     CHECK(two.run([&] { return two.a.open.size() == 1 && two.b.open.size() == 1; }));
 }
 
-TEST_CASE("what introducing a peer costs does not grow with the connections that there are", "[transport][P10]") {
+TEST_CASE("what introducing a peer costs does not grow with the connections that there are",
+          "[transport][P10]") {
     Two two;
     two.introduce_at_a();
     const Duration alone = introducing(*two.a.carrier);
