@@ -238,6 +238,9 @@ void BulkConnections::lost(const Closed& closed, Time now) {
     const bool ours = find(closed.node) == &peer && peer.known.dial;
     if (ours && was_tcp && wants_tcp(peer))
         redial_tcp(peer, closed, now);
+    else if (ours && !peer.dialling && closed.why.code == Channels::close_replaced && peer.tcp_dialling)
+        start_quic(peer, true, {},
+                   now);  // the peer has moved to TCP; that it stands is seen here a moment later
     else if (ours && !peer.dialling)
         redial(peer, closed.rtt, now);
     push_state(peer, closed.why.reason);

@@ -321,6 +321,29 @@ TEST_CASE("a dial over QUIC that TCP has overtaken is closed before the peer has
     CHECK(f.bulk.conn_of(peer) == tcp);
 }
 
+TEST_CASE("a peer that has moved to TCP a moment before is not dialled over QUIC again",
+          "[connections][B8]") {
+    for (const bool comes : {true, false}) {
+        CAPTURE(comes);
+        Fixture f;
+        f.introduce(0);
+        f.refuse(f.tcp, 1, "tcp refused");
+        const ConnectionId quic = f.answer(f.quic, 2);
+        int now = 3;
+        while (now < 1500) f.turn(now++);
+        REQUIRE(f.tcp.dials.size() == 2);
+        // The peer has adopted that connection and closes this one, which is seen here first.
+        f.quic.close(quic, at_ms(now), "another connection of the same two nodes is kept",
+                     Channels::close_replaced);
+        f.turn(now);
+        CHECK(f.quic.dials.size() == 1);
+        if (comes) f.answer(f.tcp, now + 1);
+        f.turn(now + 201);
+        CHECK(f.quic.dials.size() == (comes ? 1 : 2));
+        if (comes) CHECK(f.states.back().carrier == CarrierKind::tcp);
+    }
+}
+
 TEST_CASE("a renewed certificate replaces a TCP connection by another one", "[connections][B8]") {
     Fixture f;
     f.introduce(0);
