@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 import time
 
+from . import carriers
 from .delays import Stopper
 from .network import Network
 from .system import die_with_parent, enter
@@ -79,7 +80,8 @@ class Node:
 
         with open(self.log_file, "a") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
-                                            env={**inherited, **SETTINGS, **in_place(), **environment},
+                                            env={**inherited, **SETTINGS, **carriers.SETTINGS, **in_place(),
+                                                 **environment},
                                             preexec_fn=prepare)
         self.expected_dead = False
         self._stop_at_random()
@@ -267,5 +269,6 @@ class Cluster:
                 with contextlib.suppress(ProcessLookupError):
                     node.process.kill()
                 node.process.wait(10)
+        carriers.count_moves(self)
         self.network.close()
         subprocess.run(["rm", "-rf", self.folder], check=False)

@@ -7,12 +7,13 @@
 import os
 import re
 
+from . import carriers
 from .system import new_network, run_in, skip
 
 
 class Network:
     def __init__(self):
-        self._switch, self._hosts, self._filtered = new_network(), {}, set()
+        self._switch, self._hosts, self._filtered, self._hand = new_network(), {}, set(), carriers.Hand()
         run_in(self._switch, "ip", "link", "add", "sw0", "type", "bridge")
         run_in(self._switch, "ip", "link", "set", "sw0", "up")
 
@@ -26,6 +27,8 @@ class Network:
             run_in(namespace, "ip", "addr", "add", f"{self.address(host)}/24", "dev", "eth0")
             run_in(namespace, "ip", "link", "set", "eth0", "up")
             run_in(namespace, "ip", "link", "set", "lo", "up")
+            carriers.prepare(namespace)
+            self._hand.watch(self._hosts.values())
         return self._hosts[host]
 
     @staticmethod
@@ -96,6 +99,7 @@ class Network:
             self.plug(host)
 
     def close(self):
+        self._hand.end()
         for namespace in (self._switch, *self._hosts.values()):
             os.close(namespace)
         self._hosts.clear()

@@ -4,7 +4,7 @@ import sys
 import time
 import traceback
 
-from . import delays
+from . import carriers, delays
 from .cluster import Cluster
 from .expected import run_expected
 from .ranks import Failure, Job
@@ -62,6 +62,8 @@ def main(tests, nodes=3, before=lambda: None, **environment):
         signal.signal(number, lambda n, _: sys.exit(128 + n))
     if delays.SEED is not None:
         print(f"        delays of seed {delays.SEED}{', and stops' if delays.STOPS else ''}", flush=True)
+    if carriers.MODE:
+        print(f"        bulk data: {carriers.MODE}, seed {carriers.SEED}", flush=True)
     failed, cluster = [], None
     try:
         for name, test in chosen:
@@ -83,5 +85,7 @@ def main(tests, nodes=3, before=lambda: None, **environment):
         Job.dispose_all()
         if cluster:
             cluster.close()
+    if carriers.MODE:
+        print(f"        {carriers.seen_moves} moves between carriers", flush=True)
     print(f"{len(chosen) - len(failed)} of {len(chosen)} passed" + "".join(f"\nfailed: {name}" for name in failed))
     sys.exit(1 if failed else 0)
