@@ -2,10 +2,14 @@
 
     node 1: rank 0 ── switch ── node 2: rank 1
 """
+import json
+import os
+import subprocess
 import sys
 
 from harness import *
-from harness.system import run_in
+from harness.middlebox import Middlebox
+from harness.system import enter, run_in
 from harness.values import check, given, reduced
 
 BULK_PORT = 7655
@@ -120,6 +124,133 @@ def test_tcp_that_is_swallowed_in_one_direction_carries_nothing_and_quic_does(cl
             cluster.network.heal()
             await_carrier(cluster, "tcp")
         under_load(cluster, act)
+
+
+# ---- Each way in which TCP may go wrong, in each direction, under load
+
+DIRECTIONS = ("forth", "back")  # from the node that dials, and to it
+
+
+def acceptor(cluster):
+    return max(cluster, key=lambda node: node.id)
+
+
+def destroy(cluster):
+    """The TCP connections, at both ends."""
+    for number in (1, 2):
+        run_in(cluster.network.namespace(number), "ss", "-K", "sport", "=", f":{BULK_PORT}", "or", "dport", "=", f":{BULK_PORT}")
+
+
+def await_why(cluster, start):
+    node = dialler(cluster)
+    eventually(lambda: bulk(node)["carrier_why"].startswith(start) and bulk(node)["carrier_why"].endswith(f":{BULK_PORT}"),
+               f"the reason, which begins with '{start}'")
+
+
+def fresh(cluster):
+    """Daemons that no broken connection has made slow to dial TCP again."""
+    restart(cluster, one=ON, two=ON)
+    await_carrier(cluster, "tcp")
+
+
+def between(cluster, how, direction="forth", most=0):
+    return Middlebox(cluster.network, acceptor(cluster).host, BULK_PORT, how, direction, most)
+
+
+def test_a_peer_that_accepts_and_never_reads_is_left_to_quic(cluster):
+    """[B8]"""
+    await_carrier(cluster, "tcp")
+
+    def act():
+        with between(cluster, "swallow") as box:
+            destroy(cluster)
+            await_carrier(cluster, "quic")
+            await_why(cluster, "tcp not answered at ")
+            assert box.done > 0
+        await_carrier(cluster, "tcp")
+    under_load(cluster, act)
+
+
+def test_tcp_that_stops_reading_in_the_middle_is_left_to_quic(cluster):
+    """[B8] [P13]"""
+    for direction in DIRECTIONS:
+        await_carrier(cluster, "tcp")
+
+        def act():
+            with between(cluster, "stall", direction, 30_000_000) as box:
+                destroy(cluster)
+                eventually(lambda: box.done > 0, "a connection that stalls")
+                await_carrier(cluster, "quic")
+                await_why(cluster, "tcp stalled at ")
+            await_carrier(cluster, "tcp")
+        under_load(cluster, act)
+
+
+def test_half_closed_connections_are_lost_ones(cluster):
+    """[B8] [B10]"""
+    for direction in DIRECTIONS:
+        fresh(cluster)
+
+        def act():
+            with between(cluster, "half", direction, 20_000_000) as box:
+                destroy(cluster)
+                eventually(lambda: box.done >= 3, "three that were half closed")
+            await_carrier(cluster, "tcp")
+        under_load(cluster, act)
+
+
+def test_connections_that_are_cut_at_any_byte_change_no_result(cluster):
+    """[B8] [B4] From the first byte of a handshake on."""
+    for most in (6000, 30_000_000):
+        fresh(cluster)
+
+        def act():
+            with between(cluster, "cut", most=most) as box:
+                destroy(cluster)
+                eventually(lambda: box.done >= 4, "four that were cut")
+            await_carrier(cluster, "tcp")
+        under_load(cluster, act)
+
+
+def test_a_slow_path_keeps_its_carrier(cluster):
+    """[P13] [B8] What is slow is not stuck."""
+    for host in (1, 2):
+        await_carrier(cluster, "tcp")
+
+        def act():
+            before = {node.number: node.log().count("bulk_down") for node in cluster}
+            cluster.network.shape(host, 30_000_000)
+            crossed = cluster.network.crossed(host)[1]
+            eventually(lambda: cluster.network.crossed(host)[1] > crossed + 20_000_000, "20 MB over 30 Mbit/s", 60)
+            equal({node.number: node.log().count("bulk_down") for node in cluster}, before, "connections lost")
+            run_in(cluster.network.namespace(host), "tc", "qdisc", "del", "dev", "eth0", "root")
+        under_load(cluster, act)
+        await_carrier(cluster, "tcp")
+
+
+def over_tcp_as_the_doctor_says(node):
+    done = subprocess.run([os.environ["NEXAR_TEST_NEXARCTL"], "--socket", str(node.admin), "doctor", "--json"], capture_output=True,
+                          text=True, timeout=30, check=False,
+                          preexec_fn=lambda: enter(node.network.namespace(node.host)))
+    check, = [one for one in json.loads(done.stdout)["checks"] if one["check"].startswith("bulk data over TCP, peer ")]
+    return check
+
+
+def test_the_doctor_names_the_tcp_port_that_does_not_pass_and_dials_it(cluster):
+    """[B8]"""
+    await_carrier(cluster, "tcp")
+    for node in cluster:
+        equal(over_tcp_as_the_doctor_says(node)["result"], "ok", "TCP that carries")
+    cluster.network.filter(acceptor(cluster).host, f"tcp dport {BULK_PORT} reject with tcp reset")
+    destroy(cluster)
+    await_carrier(cluster, "quic")
+    await_why(cluster, "tcp refused at ")
+    # Only the one that dials knows why; from the other one the way is free.
+    for node, words in ((dialler(cluster), "is refused; tcp refused at "), (acceptor(cluster), "answers; the other node dials")):
+        check = over_tcp_as_the_doctor_says(node)
+        equal(check["result"], "warn", "TCP that does not pass")
+        contains(check["found"], f":{BULK_PORT} does not carry; dialled from here it {words}")
+        contains(check["advice"], f"TCP port {BULK_PORT}", "firewalls")
 
 
 def restart(cluster, **environments):
