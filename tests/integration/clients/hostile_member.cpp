@@ -19,12 +19,15 @@
 //   each NAME KIND FIRST STEP        each field of a kind in turn with each extreme of its type, from the
 //                                    FIRSTth, every STEPth; each is answered before the next
 //   lie_frames NAME KIND COUNT [FIELD=N]*  the same for frames; the fields are those of an honest one
+//   tcp NAME ADDRESS WHAT            a connection over TCP that belongs to NAME's, with WHAT on it
+//                                    (tcp_member.hpp); "tcp WHAT END" says how it ended
 //   close NAME
 // Events: "connected", "preamble NAME COUNTER NONCE GENERATION", "greeted NAME JSON", "switched NAME",
 // "message NAME JSON", "frame NAME KIND", "closed NAME WHY", "lied NEXT WHAT" (before each lie of `each`).
 #include <poll.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdio>
 #include <ctime>
 #include <fstream>
@@ -40,6 +43,7 @@
 #include "loop/loop.hpp"
 #include "support/lies.hpp"
 #include "support/longer_frames.hpp"
+#include "tcp_member.hpp"
 #include "transport/quic_port.hpp"
 #include "wire/codec.hpp"
 
@@ -93,6 +97,7 @@ class Connection final : public quic::Receiver {
     NodeId node;
     quic::Connection* quic = nullptr;  // null: not connected yet, or ended
     uint32_t generation = 0;
+    Incarnation incarnation{};
     bool beats = false;
     bool is_ahead = false;  // of a later version: its frames are longer
     ControlLog* log = nullptr;
@@ -143,6 +148,7 @@ class Connection final : public quic::Receiver {
         std::memcpy(static_cast<void*>(&p), in_.data(), sizeof p);
         met_ = true;
         generation = p.generation;
+        incarnation = p.incarnation;
         say("preamble " + name_ + " " + std::to_string(p.incarnation.counter) + " " +
             std::to_string(p.incarnation.nonce) + " " + std::to_string(p.generation));
         return sizeof p;
@@ -334,7 +340,9 @@ class Member {
         if (what == "seed") return reseed(in);
         if (what == "learn") return liar_->learn(lies::from_text(rest(in)));
         Connection& c = named(in);
-        if (what == "preamble")
+        if (what == "tcp")
+            over_tcp(c, in);
+        else if (what == "preamble")
             preamble(c, in);
         else if (what == "greet")
             greet(c, lies::from_text(rest(in)));
@@ -366,6 +374,16 @@ class Member {
         c->id =
             need(port_->connect(loop::Loop::now(), need(quic::Address::parse(address)), quic::alpn_nexar));
         connections_[name] = std::move(c);
+    }
+    void over_tcp(const Connection& c, std::istringstream& in) {
+        std::string address, what;
+        in >> address >> what;
+        if (!c.quic) throw Fault("the connection has ended");
+        TcpMember::Peer peer{c.node, c.incarnation, {}};
+        const auto key = need(c.quic->export_keying_material(tcp::attach_key_label, {}, peer.key.size()));
+        std::ranges::copy(key, peer.key.begin());
+        TcpMember member({certificates_, std::string(key_.text()), self_, incarnation_}, address);
+        say("tcp " + what + " " + act(member, peer, what));
     }
     void reseed(std::istringstream& in) {
         uint64_t seed = 0;
@@ -519,6 +537,7 @@ int types() {
 }  // namespace nexar::hostile
 
 int main(int argc, char** argv) {
+    std::signal(SIGPIPE, SIG_IGN);  // daemons end connections while it writes
     try {
         if (argc == 2 && std::string(argv[1]) == "--types") return nexar::hostile::types();
         if (argc == 3) {
