@@ -21,6 +21,11 @@ using ConnectionId = Id<struct ConnectionTag, uint64_t>;
 class Receiver {
   public:
     virtual void on_bytes(link::Class cls, Bytes bytes) = 0;
+    // Where the next bytes of the class belong, so that a carrier may decrypt into it: the rest of a payload,
+    // or a part of it. Empty: on_bytes() takes them. Valid until the next call; placed() says how many are
+    // there.
+    virtual MutableBytes place(link::Class) { return {}; }
+    virtual void placed(link::Class, size_t) {}
 
   protected:
     ~Receiver() = default;

@@ -47,6 +47,13 @@ struct Channels::Conn final : link::Channel, Receiver {
         else
             port->received(*this);
     }
+    MutableBytes place(link::Class cls) override {
+        return feeding() && !closing ? port->mesh_->place(*peer, cls) : MutableBytes();
+    }
+    void placed(link::Class cls, size_t bytes) override {
+        received += bytes;  // a payload: never control
+        port->mesh_->placed(*peer, cls, bytes);
+    }
     void close(uint64_t code, const std::string& reason) {
         if (carried && !std::exchange(closing, true)) carried->close(code, reason);
     }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "core/bytes.hpp"
 #include "link/transfer.hpp"
 
 namespace nexar::link {
@@ -35,6 +36,14 @@ class MemoryMap {
             offset += take;
             n -= take;
         }
+    }
+
+    // The run that begins at `offset`, at most n bytes of it.
+    MutableBytes first_piece(size_t offset, size_t n) const {
+        const auto at =
+            static_cast<size_t>(std::upper_bound(ends_.begin(), ends_.end(), offset) - ends_.begin());
+        const size_t left = ends_[at] - offset;
+        return {extents_[at].data() + (extents_[at].bytes - left), std::min(left, n)};
     }
 
   private:

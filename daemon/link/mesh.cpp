@@ -70,6 +70,15 @@ void Mesh::on_bytes(PeerIndex index, Class cls, Bytes bytes) {
     if (StreamPeer* peer = impl_->carrier.find_peer(index)) impl_->carrier.on_bytes(*peer, cls, bytes);
 }
 
+MutableBytes Mesh::place(PeerIndex index, Class cls) {
+    StreamPeer* peer = impl_->carrier.find_peer(index);
+    return peer == nullptr ? MutableBytes() : impl_->carrier.place(*peer, cls);
+}
+
+void Mesh::placed(PeerIndex index, Class cls, size_t bytes) {
+    if (StreamPeer* peer = impl_->carrier.find_peer(index)) impl_->carrier.placed(*peer, cls, bytes);
+}
+
 void Mesh::on_room(PeerIndex index) {
     if (StreamPeer* peer = impl_->carrier.find_peer(index)) impl_->carrier.on_room(*peer);
 }

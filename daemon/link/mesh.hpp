@@ -52,6 +52,10 @@ class Mesh {
     // Input. Only flush(), on_room(), send_message() and append() write to channels and, when very many acks
     // are due, on_bytes() and post().
     void on_bytes(PeerIndex peer, Class cls, Bytes bytes);
+    // Where the next bytes of a payload of the class belong; empty: on_bytes() takes them. Valid until the
+    // next call to the mesh, which is placed() when they are there.
+    MutableBytes place(PeerIndex peer, Class cls);
+    void placed(PeerIndex peer, Class cls, size_t bytes);
     void on_room(PeerIndex peer);  // the channel has more room than before
     void post(Batch batch);
     void withdraw(const OpKey& op);  // all transfers of the op fail now; later frames for it are dropped

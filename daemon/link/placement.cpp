@@ -68,6 +68,17 @@ void Placement::feed(Stream& stream, Bytes bytes) {
     std::memcpy(stream.stage.get() + at, bytes.data(), bytes.size());
 }
 
+MutableBytes Placement::place(Stream& stream) {
+    Recv* r = stream.recv.get();
+    if (r == nullptr || (stream.sink != Stream::Sink::copy && stream.sink != Stream::Sink::stage)) return {};
+    const size_t left = stream.chunk.payload() - stream.got;
+    if (stream.sink == Stream::Sink::stage) {
+        if (!stream.stage) stream.stage = state_->take_stage();
+        return {stream.stage.get() + stream.got, left};
+    }
+    return r->memory.first_piece(stream.chunk.offset() + stream.got, left);
+}
+
 void Placement::end(StreamPeer& peer, Stream& stream) {
     const ChunkHeader& chunk = stream.chunk;
     RecvTable& recvs = state_->table->recvs;

@@ -49,6 +49,14 @@ void StreamCarrier::on_bytes(StreamPeer& peer, Class cls, Bytes bytes) {
     if (std::exchange(peer.log_broken, false)) state_.discard_log(peer, rule);
 }
 
+MutableBytes StreamCarrier::place(StreamPeer& peer, Class cls) {
+    return peer.channel == nullptr ? MutableBytes() : reader_.place(peer, cls);
+}
+
+void StreamCarrier::placed(StreamPeer& peer, Class cls, size_t bytes) {
+    if (peer.channel != nullptr) reader_.placed(peer, cls, bytes);
+}
+
 void StreamCarrier::apply_early(Recv& recv, const std::vector<EarlyChunk>& chunks) {
     StreamPeer& from = peer(recv.peer->index);
     for (const EarlyChunk& chunk : chunks) {

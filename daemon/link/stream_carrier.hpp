@@ -29,6 +29,8 @@ class StreamCarrier {
     void forget_incarnation(StreamPeer& peer);  // its control log goes with it
 
     void on_bytes(StreamPeer& peer, Class cls, Bytes bytes);
+    MutableBytes place(StreamPeer& peer, Class cls);
+    void placed(StreamPeer& peer, Class cls, size_t bytes);
     void on_room(StreamPeer& peer) { writer_.pump(peer); }
     void apply_early(Recv& recv, const std::vector<EarlyChunk>& chunks);
 

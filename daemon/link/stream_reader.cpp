@@ -37,6 +37,27 @@ const char* StreamReader::feed(StreamPeer& peer, Class cls, Bytes bytes) {
     return nullptr;
 }
 
+MutableBytes StreamReader::place(StreamPeer& peer, Class cls) {
+    Stream& stream = peer.streams[index_of(cls)];
+    return stream.state == Stream::State::payload ? placement_->place(stream) : MutableBytes();
+}
+
+void StreamReader::placed(StreamPeer& peer, Class cls, size_t bytes) {
+    Stream& stream = peer.streams[index_of(cls)];
+    NEXAR_CHECK(stream.state == Stream::State::payload && bytes <= stream.left);
+    placement_->placed(stream, bytes);
+    took(peer, cls, stream, bytes);
+}
+
+// So much of a payload is where it belongs.
+void StreamReader::took(StreamPeer& peer, Class cls, Stream& s, size_t bytes) {
+    s.left -= bytes;
+    if (s.left > 0) return;
+    placement_->end(peer, s);
+    writer_->write_full_lists(peer);
+    end_frame(peer, cls, s);
+}
+
 const char* StreamReader::step(StreamPeer& peer, Class cls, Stream& s, Bytes& bytes) {
     switch (s.state) {
         case Stream::State::head:
@@ -54,12 +75,8 @@ const char* StreamReader::step(StreamPeer& peer, Class cls, Stream& s, Bytes& by
         case Stream::State::payload: {
             const Bytes part = bytes.first(std::min<size_t>(bytes.size(), s.left));
             bytes = bytes.subspan(part.size());
-            s.left -= part.size();
             placement_->feed(s, part);
-            if (s.left > 0) return nullptr;
-            placement_->end(peer, s);
-            writer_->write_full_lists(peer);
-            end_frame(peer, cls, s);
+            took(peer, cls, s, part.size());
             return nullptr;
         }
         case Stream::State::body:

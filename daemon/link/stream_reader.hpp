@@ -14,11 +14,15 @@ class StreamReader {
 
     // Returns the rule that was broken, or nullptr. After that the stream is not to be used again.
     const char* feed(StreamPeer& peer, Class cls, Bytes bytes);
+    // Instead of feed(), where the stream is in a payload that has a place (Mesh::place()).
+    MutableBytes place(StreamPeer& peer, Class cls);
+    void placed(StreamPeer& peer, Class cls, size_t bytes);
 
   private:
     const char* step(StreamPeer& peer, Class cls, Stream& stream, Bytes& bytes);
     const char* on_start(StreamPeer& peer, Class cls, Stream& stream);
     const char* on_body(StreamPeer& peer, Stream& stream, Bytes body);
+    void took(StreamPeer& peer, Class cls, Stream& stream, size_t bytes);
     void end_frame(StreamPeer& peer, Class cls, Stream& stream);
     const char* on_applied(StreamPeer& peer, uint64_t number);
     // `message`: what follows its header, of an entry.

@@ -73,10 +73,18 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     Reader in(std::as_bytes(std::span(data, size)));
     bool garbage = false;
     while (in.left() > 3 && !garbage) {
-        const auto cls = static_cast<link::Class>(in.get<uint8_t>() % link::class_count);
+        const auto first = in.get<uint8_t>();
+        const auto cls = static_cast<link::Class>(first % link::class_count);
         const size_t length = in.get<uint16_t>();
         const Bytes piece = in.take(std::min(length, in.left()));
-        w.mesh.on_bytes(link::PeerIndex(1), cls, piece);
+        const MutableBytes place =
+            (first & 0x80) != 0 ? w.mesh.place(link::PeerIndex(1), cls) : MutableBytes();
+        const size_t placed = std::min(place.size(), piece.size());
+        if (placed > 0) {
+            std::memcpy(place.data(), piece.data(), placed);
+            w.mesh.placed(link::PeerIndex(1), cls, placed);
+        }
+        w.mesh.on_bytes(link::PeerIndex(1), cls, piece.subspan(placed));
         w.mesh.flush();
         while (auto event = w.mesh.poll_event())
             garbage = garbage || event->kind == link::MeshEvent::Kind::peer_garbage;

@@ -94,12 +94,34 @@ void Internet::connect(SimPort& from, ConnectionId id, const std::string& addres
     }
 }
 
+namespace {
+
+// As TCP does it: what has a place is put there.
+void place(connections::Receiver& receiver, link::Class cls, Bytes bytes) {
+    while (!bytes.empty()) {
+        const MutableBytes at = receiver.place(cls);
+        const size_t n = std::min(at.empty() ? size_t{128} : at.size(), bytes.size());
+        if (at.empty()) {
+            receiver.on_bytes(cls, bytes.first(n));
+        } else {
+            std::memcpy(at.data(), bytes.data(), n);
+            receiver.placed(cls, n);
+        }
+        bytes = bytes.subspan(n);
+    }
+}
+
+}  // namespace
+
 void Internet::make_pipe(SimPort::End& from, SimPort::End& to) {
     from.out = sim::make_pipe(
         from.port->kind != connections::CarrierKind::quic, clock_, shape_,
         [this, &from, &to](link::Class cls, Bytes bytes) {
             if (to.port->dead || !to.open || !to.receiver) return;
-            to.receiver->on_bytes(cls, bytes);
+            if (to.kind() == connections::CarrierKind::quic)
+                to.receiver->on_bytes(cls, bytes);
+            else
+                place(*to.receiver, cls, bytes);
             to.port->events->on_received(to.id);
             to.port->after_input();
             if (cls == link::Class::control) acknowledge(from);

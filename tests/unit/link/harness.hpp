@@ -183,6 +183,21 @@ class Net {
     size_t piece_max = 4096;
 
   private:
+    // As a carrier that copies nothing, or as one that does.
+    void feed(Mesh& mesh, PeerIndex from, Class cls, Bytes bytes) {
+        while (!bytes.empty()) {
+            const MutableBytes place = random.one_in(2) ? mesh.place(from, cls) : MutableBytes();
+            const size_t most = place.empty() ? bytes.size() : std::min(place.size(), bytes.size());
+            const size_t n = 1 + random.below(most);
+            if (place.empty()) {
+                mesh.on_bytes(from, cls, bytes.first(n));
+            } else {
+                std::memcpy(place.data(), bytes.data(), n);
+                mesh.placed(from, cls, n);
+            }
+            bytes = bytes.subspan(n);
+        }
+    }
     bool deliver_random() {
         std::vector<std::array<size_t, 3>> busy;
         for (size_t from = 0; from < meshes.size(); ++from)
@@ -204,7 +219,7 @@ class Net {
         const auto end = stream.begin() + static_cast<std::ptrdiff_t>(n);
         const std::vector<std::byte> piece(stream.begin(), end);
         stream.erase(stream.begin(), end);
-        meshes[to]->on_bytes(peer(from), cls, piece);
+        feed(*meshes[to], peer(from), cls, piece);
         meshes[to]->check_invariants();
         collect(to);
         if (is_up(from, to)) meshes[from]->on_room(peer(to));
