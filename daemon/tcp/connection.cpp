@@ -17,6 +17,11 @@ constexpr Duration ack_delay{5'000'000};
 // What a record costs beyond its bytes, as bytes: a turn reads so many fewer of small ones [B9].
 constexpr uint64_t record_cost = 256;
 
+// The first bytes of a class's record are read by themselves: a frame's header is no longer. Of a record that
+// is hardly longer, all.
+constexpr size_t first_bytes = 128;
+constexpr size_t whole_bytes_max = 2048;
+
 constexpr const char* by_peer = "closed by the peer";
 constexpr const char* here = "closed here";
 
@@ -58,21 +63,48 @@ void Connection::secure() {
 // True: a record, or a part of one, was read.
 bool Connection::read_record(Time now) {
     if (head_bytes_ < sizeof head_ && !read_head()) return false;
-    if (payload_bytes_ < head_.bytes) {
-        const MutableBytes place = payload_place();
+    while (payload_bytes_ < head_.bytes) {
         const size_t before = payload_bytes_;
-        size_t filled = 0;
-        const Stream::Step step = stream_->read(place, filled);
-        payload_bytes_ += filled;
-        received_bytes_ += filled;
-        work_ += filled;
-        if (is_class(head_.kind)) in_[head_.kind].bytes += filled;
-        if (step == Stream::Step::failed) return lost(stream_->why()), false;
-        if (payload_bytes_ < head_.bytes) return payload_bytes_ > before && step == Stream::Step::done;
+        const bool goes_on =
+            mode_ == Mode::tls && is_class(head_.kind) ? read_class_payload() : read_payload();
+        work_ += payload_bytes_ - before;
+        received_bytes_ += payload_bytes_ - before;
+        if (!goes_on) return false;
     }
     if (mode_ == Mode::plain && !checksum_agrees(now)) return false;
     on_payload(now);
     return true;
+}
+
+// False: no more is there, or the connection has ended.
+bool Connection::read_payload() {
+    size_t filled = 0;
+    const Stream::Step step = stream_->read(payload_place(), filled);
+    payload_bytes_ += filled;
+    if (is_class(head_.kind)) in_[head_.kind].bytes += filled;
+    if (step == Stream::Step::failed) return lost(stream_->why()), false;
+    return step == Stream::Step::done;
+}
+
+// Every byte is authentic: it goes where it belongs, or to the receiver, as it comes.
+bool Connection::read_class_payload() {
+    const auto cls = static_cast<Class>(head_.kind);
+    const size_t left = head_.bytes - payload_bytes_;
+    MutableBytes into = receiver_->place(cls);
+    const bool is_placed = !into.empty();
+    // First what tells the receiver what the rest is, unless that is little.
+    const size_t most = payload_bytes_ == 0 && left > whole_bytes_max ? first_bytes : shared_->scratch.size();
+    if (!is_placed) into = MutableBytes(shared_->scratch).first(std::min(most, shared_->scratch.size()));
+    size_t filled = 0;
+    const Stream::Step step = stream_->read(into.first(std::min(into.size(), left)), filled);
+    payload_bytes_ += filled;
+    if (is_placed && filled > 0)
+        receiver_->placed(cls, filled);
+    else if (filled > 0)
+        receiver_->on_bytes(cls, into.first(filled));
+    if (ended_) return false;  // by the receiver
+    if (step == Stream::Step::failed) return lost(stream_->why()), false;
+    return step == Stream::Step::done && wants_readable();
 }
 
 bool Connection::read_head() {
@@ -86,7 +118,7 @@ bool Connection::read_head() {
     const char* rule = broken_rule(head_);
     if (!rule && is_class(head_.kind) && state_ != State::open) rule = "data before the attach";
     if (rule) return fail(CloseCode::bad_record, rule, here), false;
-    if (!is_class(head_.kind)) return true;
+    if (!is_class(head_.kind) || mode_ == Mode::tls) return true;
     Incoming& in = in_[head_.kind];
     if (in.stage && in.bytes + head_.bytes > RecordPool::stage_bytes) deliver(static_cast<Class>(head_.kind));
     if (!in.stage) in.stage = shared_->pool.take_stage();
@@ -124,7 +156,8 @@ void Connection::on_payload(Time now) {
 void Connection::on_class_payload(Time now) {
     received_[head_.kind] += head_.bytes;
     note_received(now);
-    if ((head_.flags & record_ends_write) != 0) deliver(static_cast<Class>(head_.kind));
+    if (mode_ == Mode::plain && (head_.flags & record_ends_write) != 0)
+        deliver(static_cast<Class>(head_.kind));
 }
 
 void Connection::deliver(Class cls) {
@@ -235,12 +268,19 @@ void Connection::close(uint64_t code, const std::string& reason) {
 
 size_t Connection::room(Class cls) const {
     if (ended_ || state_ != State::open) return 0;
+    // What need not be copied into a queue waits where it is.
+    if (allows_direct_ && cls != Class::control &&
+        (direct_bytes_ >= direct_bytes_per_turn || stream_->wants_writable()))
+        return 0;
     const size_t max = shared_->send_buffer_max[index(cls)], used = out_[index(cls)].bytes();
     return max - std::min(max, used);
 }
 
 void Connection::write(Class cls, std::span<const Bytes> parts) {
     if (ended_ || state_ != State::open) return;
+    size_t bytes = 0;
+    for (const Bytes part : parts) bytes += part.size();
+    if (may_write_directly(bytes)) return write_directly(cls, parts, bytes);
     RecordQueue& queue = out_[index(cls)];
     const size_t before = queue.bytes();
     queue.append(static_cast<uint8_t>(cls), parts, mode_ == Mode::tls ? tls_payload_max : plain_payload_max,
@@ -285,7 +325,60 @@ bool Connection::write_record(RecordQueue& queue) {
     return step == Stream::Step::done;
 }
 
+// What was queued before goes before it.
+bool Connection::may_write_directly(size_t bytes) {
+    if (!allows_direct_ || mode_ != Mode::tls || bytes < direct_bytes_min || bytes > record_payload_max)
+        return false;
+    if (stream_->wants_writable()) return false;
+    return send_queued(direct_bytes_per_turn) == Sent::all && !ended_;
+}
+
+// One record, in TLS records of 2^14 bytes; only what is in smaller pieces is copied before it is encrypted.
+void Connection::write_directly(Class cls, std::span<const Bytes> parts, size_t bytes) {
+    const RecordHead head{static_cast<uint8_t>(cls), record_ends_write, 0, static_cast<uint32_t>(bytes)};
+    auto& scratch = shared_->scratch;
+    std::memcpy(scratch.data(), &head, sizeof head);
+    size_t used = sizeof head;
+    Stream::Step step = Stream::Step::done;
+    const auto put = [&](Bytes record) {
+        if (step != Stream::Step::failed) step = stream_->write(record);
+    };
+    for (Bytes part : parts) {
+        while (!part.empty()) {
+            const bool is_whole = used == 0 && part.size() >= tls_record_max;
+            const Bytes piece = part.first(std::min(part.size(), tls_record_max - used));
+            part = part.subspan(piece.size());
+            if (is_whole) {
+                put(piece);
+                continue;
+            }
+            std::memcpy(scratch.data() + used, piece.data(), piece.size());
+            used += piece.size();
+            if (used == tls_record_max) put(Bytes(scratch).first(std::exchange(used, 0)));
+        }
+    }
+    if (used > 0) put(Bytes(scratch).first(used));
+    if (step != Stream::Step::failed) step = stream_->flush();
+    written_[index(cls)] += bytes;
+    direct_bytes_ += bytes;
+    if (step == Stream::Step::failed) lost(stream_->why());
+}
+
+// The most urgent class first.
+Connection::Sent Connection::send_queued(size_t quantum) {
+    size_t sent = 0;
+    while (RecordQueue* queue = pick()) {
+        if (sent >= quantum) return Sent::more;
+        sent += queue->front().used;
+        if (write_record(*queue)) continue;
+        if (!stream_->wants_writable()) control_out_.clear();
+        return Sent::blocked;
+    }
+    return Sent::all;
+}
+
 bool Connection::flush(Time now, size_t quantum) {
+    direct_bytes_ = 0;
     if (state_ == State::securing) {
         if (!ended_ && stream_->flush() == Stream::Step::failed) lost(stream_->why());
         return false;
@@ -298,19 +391,12 @@ bool Connection::flush(Time now, size_t quantum) {
         if (!stream_->wants_writable()) lost(stream_->why());
         return false;
     }
-    size_t sent = 0;
-    while (true) {
+    do {
         // One at a time, of what has come until it leaves: a peer that does not read gets no queue of them.
         if (ack_due_ && !ended_ && control_out_.empty()) queue_acknowledge();
-        RecordQueue* queue = pick();
-        if (!queue) break;
-        if (sent >= quantum) return true;
-        sent += queue->front().used;
-        if (!write_record(*queue)) {
-            if (!stream_->wants_writable()) control_out_.clear();
-            return false;
-        }
-    }
+        const Sent sent = send_queued(quantum);
+        if (sent != Sent::all) return sent == Sent::more;
+    } while (ack_due_ && !ended_);
     if (stream_->flush() == Stream::Step::failed) {
         lost(stream_->why());
         control_out_.clear();

@@ -34,6 +34,9 @@ enum class CloseCode : uint64_t {
 class ByteReceiver {
   public:
     virtual void on_bytes(Class cls, Bytes bytes) = 0;
+    // Where the next bytes of the class belong; empty: on_bytes() takes them. Used at once, or not.
+    virtual MutableBytes place(Class) { return {}; }
+    virtual void placed(Class, size_t) {}
 
   protected:
     ~ByteReceiver() = default;
@@ -50,6 +53,7 @@ struct Ended {
 // What all connections of one thread share.
 struct Shared {
     RecordPool pool;
+    std::array<std::byte, tls_record_max> scratch;  // of one call
     NodeId self;
     Incarnation incarnation;
     uint16_t shard = 0;
@@ -63,6 +67,9 @@ class Connection {
   public:
     static constexpr unsigned starving_records = 64;
     static constexpr size_t held_bytes_max = 1u << 20;
+    // A write of so many bytes is encrypted where it is, if nothing waits: it is not copied into records.
+    static constexpr size_t direct_bytes_min = 4096;
+    static constexpr size_t direct_bytes_per_turn = 512 * 1024;
     static constexpr size_t close_reason_bytes_max = 256;
 
     struct Dial {
@@ -92,6 +99,11 @@ class Connection {
     bool wants_writable() const { return stream_->wants_writable(); }
     bool wants_readable() const { return !ended_ && !reading_waits(); }
     bool has_unsent() const;
+    // Something was written past the queues since flush(): there may be room now.
+    bool wrote_directly() const { return direct_bytes_ > 0; }
+    // What one write() has is encrypted at once, and what is more urgent waits behind it: for links where
+    // that takes no time. Otherwise it waits in records, and only what the wire takes is encrypted.
+    void allow_direct(bool allowed) { allows_direct_ = allowed; }
     Time ack_at() const { return ack_at_; }  // flush() is to be called by then
 
     size_t room(Class cls) const;
@@ -107,7 +119,7 @@ class Connection {
 
   private:
     enum class State : uint8_t { securing, attaching, open };
-    struct Incoming {
+    struct Incoming {                        // without TLS: what is not checked yet waits here
         std::unique_ptr<std::byte[]> stage;  // only while a write is incomplete
         size_t bytes = 0;
     };
@@ -117,6 +129,8 @@ class Connection {
     void secure();
     bool read_record(Time now);
     bool read_head();
+    bool read_payload();
+    bool read_class_payload();
     MutableBytes payload_place();
     void on_payload(Time now);
     void on_class_payload(Time now);
@@ -137,6 +151,10 @@ class Connection {
     void queue_acknowledge();
     RecordQueue* pick();
     bool write_record(RecordQueue& queue);
+    bool may_write_directly(size_t bytes);
+    void write_directly(Class cls, std::span<const Bytes> parts, size_t bytes);
+    enum class Sent : uint8_t { all, blocked, more };
+    Sent send_queued(size_t quantum);
     void fail(CloseCode code, std::string reason, const char* cause);
     void lost(std::string why);
     void end(Ended ended);
@@ -174,6 +192,8 @@ class Connection {
     std::array<RecordQueue, class_count> out_;
     std::array<unsigned, class_count> passed_over_{};
     std::array<uint64_t, class_count> written_{}, acknowledged_{};
+    bool allows_direct_ = false;
+    size_t direct_bytes_ = 0;  // since flush()
 };
 
 }  // namespace nexar::tcp

@@ -37,10 +37,12 @@ struct RecordHead {
 static_assert(sizeof(RecordHead) == 8);
 
 constexpr uint8_t record_ends_write = 1;  // the last record of what one write() took
-constexpr size_t record_payload_max = 64 * 1024;
-// One TLS record each: 2^14 bytes (RFC 8446 §5.1).
-constexpr size_t tls_payload_max = 16 * 1024 - sizeof(RecordHead);
-constexpr size_t plain_payload_max = record_payload_max;
+// What is written at once, a chunk with its header, may be one record.
+constexpr size_t record_payload_max = 264 * 1024;
+constexpr size_t tls_record_max = 16 * 1024;  // 2^14 bytes (RFC 8446 §5.1)
+// Of what waits in a queue: one TLS record each, so that what is more urgent waits for no more.
+constexpr size_t tls_payload_max = tls_record_max - sizeof(RecordHead);
+constexpr size_t plain_payload_max = 64 * 1024;
 constexpr size_t control_payload_max = 1024;  // of what is no class
 constexpr size_t checksum_bytes = sizeof(uint32_t);
 
@@ -83,7 +85,7 @@ class RecordQueue {
 // Buffers that all connections of a thread share. Bounded by what the connections' queues may hold.
 class RecordPool {
   public:
-    static constexpr size_t record_bytes = sizeof(RecordHead) + record_payload_max + checksum_bytes;
+    static constexpr size_t record_bytes = sizeof(RecordHead) + plain_payload_max + checksum_bytes;
     static constexpr size_t small_bytes = sizeof(RecordHead) + tls_payload_max + checksum_bytes;
     // Whole chunks arrive here before they are placed; longer writes arrive in parts.
     static constexpr size_t stage_bytes = 260 * 1024;

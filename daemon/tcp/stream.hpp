@@ -32,7 +32,8 @@ class Stream {
     // `blocked` has all that came been read: until then the wire need not report more.
     virtual Step read(MutableBytes into, size_t& filled) = 0;
 
-    // Requires: takes_more().
+    // `blocked`: the wire takes no more now; what was written waits here. Beyond that a caller writes at most
+    // one record of the framing.
     virtual Step write(Bytes record) = 0;
     bool takes_more() const { return out_.size() - sent_ < out_bytes_max; }
     // `done`: all that was written has left for the wire.

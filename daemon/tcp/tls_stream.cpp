@@ -27,8 +27,14 @@ struct TlsStream::Bio {
         auto& stream = *static_cast<TlsStream*>(BIO_get_data(bio));
         *written = 0;
         if (!stream.broken_rule_.empty()) return 0;  // no answer to what must not be asked
-        stream.append(std::as_bytes(std::span(data, size)));
+        const Bytes bytes = std::as_bytes(std::span(data, size));
         *written = size;
+        if (stream.binding_.size() > 0 && !stream.has_unsent() && !stream.wants_writable()) {
+            if (stream.send_directly(bytes) != Step::failed) return 1;
+            stream.wire_broken_ = true;
+            return 0;
+        }
+        stream.append(bytes);
         return 1;
     }
     static int read(BIO* bio, char* into, size_t size, size_t* got) {
@@ -138,6 +144,7 @@ Stream::Step TlsStream::write(Bytes record) {
     // The wire's side is memory, so all of it is taken.
     if (SSL_write_ex(ssl(), record.data(), record.size(), &written) != 1 || written != record.size())
         return failed();
+    if (wants_writable()) return Step::blocked;
     return takes_more() ? Step::done : flush();
 }
 

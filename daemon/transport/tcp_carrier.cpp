@@ -85,6 +85,12 @@ class TcpCarrier::Conn final : public connections::CarriedConnection, private tc
     void on_bytes(tcp::Class cls, Bytes bytes) override {
         if (receiver_) receiver_->on_bytes(static_cast<link::Class>(cls), bytes);
     }
+    MutableBytes place(tcp::Class cls) override {
+        return receiver_ ? receiver_->place(static_cast<link::Class>(cls)) : MutableBytes();
+    }
+    void placed(tcp::Class cls, size_t bytes) override {
+        receiver_->placed(static_cast<link::Class>(cls), bytes);
+    }
     TcpCarrier* carrier_;
     connections::Receiver* receiver_ = nullptr;
 };
@@ -342,10 +348,10 @@ bool TcpCarrier::flush(Time now, Conn& conn, connections::CarrierEvents& events)
     bool more = false;
     // Full, unless the machine waits for room no more: its handshake flushes by itself.
     if (conn.machine && !conn.connecting && !(conn.is_full && conn.machine->wants_writable())) {
-        const bool had = conn.machine->has_unsent();
+        const bool had = conn.machine->has_unsent() || conn.machine->wrote_directly();
         if (had && conn.rate_at <= now) {
             conn.rate_at = now + rate_interval;
-            conn.socket.limit_unsent();
+            conn.machine->allow_direct(conn.socket.limit_unsent() >= direct_from);
         }
         if (conn.machine->flush(now, quantum)) {
             touch(conn);

@@ -30,6 +30,7 @@ class TcpCarrier final : public connections::Carrier, private tcp::KeyRing {
     static constexpr Duration accept_pause{200'000'000};  // when there is no descriptor for a newcomer
     static constexpr Duration short_pause{5'000'000};     // when the kernel has no memory for what is sent
     static constexpr Duration rate_interval{10'000'000};  // between looks at a sender's rate
+    static constexpr uint64_t direct_from = 512 * 1024;   // bytes that leave in 5 ms: 100 MB/s
     static constexpr Duration dial_patience{3'000'000'000};
 
     struct Options {

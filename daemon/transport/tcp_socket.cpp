@@ -115,13 +115,14 @@ void TcpSocket::end_sending() {
 }
 
 // A kernel that does not know the rate leaves it 0.
-void TcpSocket::limit_unsent() {
+uint64_t TcpSocket::limit_unsent() {
     tcp_info info{};
     socklen_t size = sizeof info;
-    if (::getsockopt(fd_, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return;
+    if (::getsockopt(fd_, IPPROTO_TCP, TCP_INFO, &info, &size) != 0)
+        return static_cast<uint64_t>(unsent_limit_);
     const int limit = static_cast<int>(tcp::unsent_limit(info.tcpi_delivery_rate));
-    if (limit == std::exchange(unsent_limit_, limit)) return;
-    set(fd_, IPPROTO_TCP, TCP_NOTSENT_LOWAT, limit);
+    if (limit != std::exchange(unsent_limit_, limit)) set(fd_, IPPROTO_TCP, TCP_NOTSENT_LOWAT, limit);
+    return static_cast<uint64_t>(limit);
 }
 
 Duration TcpSocket::rtt() const {

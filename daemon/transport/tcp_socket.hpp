@@ -42,9 +42,9 @@ class TcpSocket final : public tcp::ByteWire {
     };
     Peeked peek() const;  // the next byte that will be received
     void end_sending();
-    void limit_unsent();   // to what suits the rate that the kernel has measured (tcp/unsent.hpp)
-    bool discard();        // what has come; false: the peer sends no more
-    Duration rtt() const;  // zero: not measured
+    uint64_t limit_unsent();  // to what suits the rate that the kernel has measured (tcp/unsent.hpp)
+    bool discard();           // what has come; false: the peer sends no more
+    Duration rtt() const;     // zero: not measured
 
   private:
     int fd_;  // -1: moved away

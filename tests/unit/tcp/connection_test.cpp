@@ -58,15 +58,91 @@ TEST_CASE("two members attach over TLS and exchange all classes, each in order",
     }
 }
 
-TEST_CASE("a chunk that was written at once is delivered at once", "[tcp]") {
+TEST_CASE("without TLS a chunk is delivered whole, when its checksums were found right", "[tcp][B7]") {
     TcpPair p;
-    p.start();
+    p.start(Mode::plain);
     p.run();
     const auto chunk = pattern(256 * 1024 + 120, 3);
     write(p.a, Class::bulk, chunk);
     p.run();
     CHECK(p.b.deliveries == 1);
     CHECK(p.b.got[Class::bulk] == chunk);
+}
+
+TEST_CASE("what is encrypted where it is arrives as it was written, whatever the wire takes of it", "[tcp]") {
+    for (const size_t piece : {SIZE_MAX, size_t{40'000}, size_t{5000}, size_t{511}})
+        for (const size_t room : {size_t{1} << 20, size_t{30'000}}) {
+            TcpPair p;
+            p.start();
+            p.run();
+            REQUIRE(p.open());
+            p.a.machine->allow_direct(true);
+            p.b.places = true;
+            p.a.wire.piece = p.b.wire.piece = piece;
+            p.forth.room = room;
+            std::map<Class, std::vector<std::byte>> sent;
+            Random random(piece + room);
+            for (uint64_t i = 0; i < 60; ++i) {
+                const auto cls = random.one_in(3)   ? Class::control
+                                 : random.one_in(3) ? Class::small
+                                                    : Class::bulk;
+                const auto bytes = pattern(1 + random.below(random.one_in(2) ? 300 : 262'264), i);
+                const size_t cut = random.below(bytes.size());
+                const Bytes parts[] = {Bytes(bytes).first(cut / 2),
+                                       Bytes(bytes).subspan(cut / 2, cut - cut / 2),
+                                       Bytes(bytes).subspan(cut)};
+                if (p.a.machine->room(cls) >= bytes.size()) {
+                    p.a.machine->write(cls, parts);
+                    sent[cls].insert(sent[cls].end(), bytes.begin(), bytes.end());
+                }
+                p.run(random.one_in(2) ? 0 : 12);
+            }
+            p.run(2000);
+            CHECK(p.b.got == sent);
+            CHECK(sent[Class::bulk].size() > 1'000'000);
+            CHECK(p.b.bytes_placed > 500'000);
+            CHECK_FALSE(p.ended());
+        }
+}
+
+TEST_CASE("what is encrypted where it is has a limit for each turn, and none waits in a queue", "[tcp][B9]") {
+    TcpPair p;
+    p.start();
+    p.run();
+    p.a.machine->allow_direct(true);
+    const auto chunk = pattern(256 * 1024, 3);
+    size_t written = 0;
+    while (p.a.machine->room(Class::bulk) >= chunk.size()) {
+        write(p.a, Class::bulk, chunk);
+        written += chunk.size();
+    }
+    CHECK(written == tcp::Connection::direct_bytes_per_turn);
+    p.run(4);
+    CHECK(p.a.machine->room(Class::bulk) >= chunk.size());
+    p.forth.room = 100'000;  // what the peer does not read
+    write(p.a, Class::bulk, chunk);
+    CHECK(p.a.machine->room(Class::bulk) == 0);
+    p.a.turn(p.now);
+    CHECK(p.a.machine->room(Class::bulk) == 0);
+    CHECK(p.a.machine->room(Class::control) > 0);
+    p.forth.room = 1u << 20;
+    p.run();
+    CHECK(p.b.got[Class::bulk].size() == written + chunk.size());
+    CHECK(p.a.machine->room(Class::bulk) >= chunk.size());
+}
+
+TEST_CASE("a connection that ends while bytes are encrypted where they are takes no more", "[tcp][B10]") {
+    TcpPair p;
+    p.start();
+    p.run();
+    p.a.machine->allow_direct(true);
+    p.a.wire.broken = true;
+    write(p.a, Class::bulk, pattern(200'000, 1));
+    CHECK(p.a.machine->ended());
+    CHECK(has(p.a.machine->ended()->reason, "broken for the test"));
+    write(p.a, Class::bulk, pattern(200'000, 1));
+    p.a.turn(p.now);
+    CHECK(p.a.machine->room(Class::bulk) == 0);
 }
 
 TEST_CASE("control passes bulk that waits, and bulk is not starved", "[tcp][B9]") {

@@ -77,6 +77,9 @@ struct End final : tcp::ByteReceiver {
     std::unique_ptr<tcp::Connection> machine;
     std::map<tcp::Class, std::vector<std::byte>> got;
     size_t deliveries = 0;
+    bool places = false;  // what follows the first 120 bytes of a class is put where this end wants it
+    size_t bytes_placed = 0;
+    std::vector<std::byte> place_of_all = std::vector<std::byte>(50'000);
     Random random;
 
     End(Pipe& in, Pipe& out, uint64_t seed, const CertificateAuthority& issuer = authority())
@@ -113,6 +116,15 @@ struct End final : tcp::ByteReceiver {
         ++deliveries;
         auto& to = got[cls];
         to.insert(to.end(), bytes.begin(), bytes.end());
+    }
+    MutableBytes place(tcp::Class cls) override {
+        if (!places || got[cls].size() < 120) return {};
+        return MutableBytes(place_of_all).first(1 + random.below(place_of_all.size()));
+    }
+    void placed(tcp::Class cls, size_t bytes) override {
+        bytes_placed += bytes;
+        auto& to = got[cls];
+        to.insert(to.end(), place_of_all.begin(), place_of_all.begin() + static_cast<ptrdiff_t>(bytes));
     }
 };
 
