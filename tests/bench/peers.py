@@ -141,6 +141,22 @@ class Competitor:
                 "compiled": self.compile_command(self.name.replace(" ", "-")), "started": self.started}
 
 
+class Limit(Competitor):
+    """A program of tests/bench that the build has made, with the TLS library that nexar has."""
+
+    def __init__(self, name, *arguments):
+        super().__init__(name, "limit", "raw_stream.cpp", "", lambda job, command: direct(job, [command[0], *arguments,
+                         *command[1:]]), operations=("all_reduce",), suits=lambda topology: topology == (2, 1))
+
+    def compile(self, folder):
+        program = FOLDER.parents[1] / "build/release/tests/bench/raw_stream"
+        self.program = program if program.exists() else None
+        return self.program is not None
+
+    def compile_command(self, program):
+        return ["cmake", "--build", "--preset", "bench"]
+
+
 def started(process, folders):
     """How to start it by hand: its command, and the environment that it adds, without the names that pass."""
     text = shlex.join([*(f"{name}={value}" for name, value in process.environment.items()), *map(str, process.command)])
@@ -160,6 +176,8 @@ COMPETITORS = (
                version=package_version("libmpich-dev")),
     Competitor("Gloo", "peer", "gloo_bench.cpp", "g++", direct, packages=("g++", "libgloo-dev"),
                libraries=("-lgloo", "-lpthread"), version=package_version("libgloo-dev")),
+    Limit("raw TCP", "tcp"),
+    Limit("raw TLS", "tls"),
 )
 
 
@@ -178,5 +196,7 @@ def words_of(competitor):
 
 def advice(missing):
     """How the missing ones come here."""
+    if all(each.kind == "limit" for each in missing):
+        return shlex.join(missing[0].compile_command(""))
     packages = sorted({package for each in missing for package in each.packages})
     return f"apt-get install {' '.join(packages)}"

@@ -1,10 +1,11 @@
-// The limits that an all_reduce between two hosts is compared with: duplex streams of the same bytes over one
-// TCP connection, plain and with TLS 1.3, the first half of what comes added to memory, the second half
-// stored. One thread at each end, no framing, nothing checked and nothing shared with a program.
+// The limits of tools/bench for an all_reduce between two hosts: the same bytes over one TCP connection,
+// plain or with TLS 1.3, by one thread at each end. What comes first is added to memory and goes back as it
+// is added, what comes then is stored: a ring of two, without framing, checks, memory of others, or a program
+// that waits for a daemon.
 //
-//   raw_stream LISTEN|DIAL ADDRESS [BYTES,BYTES] [REPETITIONS]
+//   raw_stream tcp|tls [options of measured.hpp]
 //
-// The dialler prints a JSON object for each measurement: all times, in microseconds.
+// The environment: BENCH_RANK, BENCH_SIZE (2) and BENCH_ADDRESSES.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>
@@ -15,37 +16,42 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <chrono>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
-#include <string>
 #include <vector>
+
+#include "measured.hpp"
 
 namespace {
 
-[[noreturn]] void fail(const char* what) {
-    std::fprintf(stderr, "raw_stream: %s: %s\n", what, std::strerror(errno));
-    std::exit(1);
+constexpr uint16_t port = 9000;
+constexpr size_t piece_max = 64 * 1024, record_max = 16 * 1024, stage_bytes = 64 * 1024;
+
+std::string from_environment(const char* name) {
+    const char* const value = std::getenv(name);
+    if (value == nullptr) measured::fail(std::string(name) + " is not set");
+    return value;
 }
 
-int open_connection(bool listens, const char* host) {
+void check(bool done, const char* what) {
+    if (!done) measured::fail(std::string("raw_stream: ") + what);
+}
+
+int open_connection(bool listens, const std::string& host) {
     sockaddr_in at{};
     at.sin_family = AF_INET;
-    at.sin_port = htons(9000);
-    if (inet_pton(AF_INET, host, &at.sin_addr) != 1) fail("address");
+    at.sin_port = htons(port);
+    check(inet_pton(AF_INET, host.c_str(), &at.sin_addr) == 1, "address");
     const int fd = socket(AF_INET, SOCK_STREAM, 0), one = 1;
     const auto* address = reinterpret_cast<const sockaddr*>(&at);
     int out = fd;
     if (listens) {
         setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-        if (bind(fd, address, sizeof at) != 0 || listen(fd, 1) != 0) fail("listen");
+        check(bind(fd, address, sizeof at) == 0 && listen(fd, 1) == 0, "listen");
         out = accept(fd, nullptr, nullptr);
     } else {
         for (int i = 0; connect(fd, address, sizeof at) != 0; ++i) {
-            if (i == 200) fail("connect");
-            usleep(20'000);  // sleep: until the other end listens
+            check(i < 500, "connect");
+            usleep(10'000);  // sleep: until the other end listens
         }
     }
     setsockopt(out, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
@@ -71,102 +77,156 @@ SSL* secure(int fd, bool listens) {
     }
     SSL* ssl = SSL_new(ctx);
     SSL_set_fd(ssl, fd);
-    if ((listens ? SSL_accept(ssl) : SSL_connect(ssl)) != 1) fail("TLS");
+    check((listens ? SSL_accept(ssl) : SSL_connect(ssl)) == 1, "TLS");
     return ssl;
 }
 
+// Of a socket that does not block; 0: nothing was moved.
 struct Stream {
     int fd;
     SSL* ssl;  // null: plain
-    size_t send(const char* from, size_t bytes) {
-        const ssize_t n = ssl ? SSL_write(ssl, from, static_cast<int>(std::min<size_t>(bytes, 16384)))
-                              : ::send(fd, from, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+    size_t send(const std::byte* from, size_t bytes) const {
+        const ssize_t n = ssl ? SSL_write(ssl, from, static_cast<int>(std::min(bytes, record_max)))
+                              : ::send(fd, from, bytes, MSG_NOSIGNAL);
         return n > 0 ? static_cast<size_t>(n) : 0;
     }
-    size_t receive(char* into, size_t bytes) {
-        const ssize_t n =
-            ssl ? SSL_read(ssl, into, static_cast<int>(bytes)) : recv(fd, into, bytes, MSG_DONTWAIT);
-        if (n == 0 && !ssl) fail("the other end has gone");
+    size_t receive(std::byte* into, size_t bytes) const {
+        const ssize_t n = ssl ? SSL_read(ssl, into, static_cast<int>(bytes)) : recv(fd, into, bytes, 0);
+        if (ssl ? SSL_get_error(ssl, static_cast<int>(n)) == SSL_ERROR_ZERO_RETURN : n == 0)
+            measured::fail("raw_stream: the other end has gone");
         return n > 0 ? static_cast<size_t>(n) : 0;
     }
 };
 
-// Both directions at once, this side's processor only waiting when neither goes on.
-void exchange(Stream& stream, std::vector<float>& memory, std::vector<float>& stage) {
-    const size_t bytes = memory.size() * sizeof(float), half = bytes / 2;
-    auto* at = reinterpret_cast<char*>(memory.data());
-    auto* staged = reinterpret_cast<char*>(stage.data());
-    const size_t stage_bytes = stage.size() * sizeof(float);
-    size_t sent = 0, got = 0, in_stage = 0;
-    while (sent < bytes || got < bytes) {
-        size_t moved = 0;
-        for (int i = 0; i < 4 && sent < bytes; ++i) {
-            const size_t n = stream.send(at + sent, std::min<size_t>(bytes - sent, 64 * 1024));
-            moved += n;
-            sent += n;
-            if (n == 0) break;
-        }
-        while (got < bytes) {
-            const size_t room = got < half ? std::min(stage_bytes - in_stage, half - got) : bytes - got;
-            const size_t n =
-                stream.receive(got < half ? staged + in_stage : at + got, std::min<size_t>(room, 64 * 1024));
-            if (n == 0) break;
-            moved += n;
-            const bool adds = got < half;
-            got += n;
-            if (!adds) continue;
-            in_stage += n;
-            if (in_stage < stage_bytes && got < half) continue;
-            float* to = memory.data() + (got - in_stage) / sizeof(float);
-            for (size_t i = 0; i < in_stage / sizeof(float); ++i) to[i] += stage[i];
-            in_stage = 0;
-        }
-        if (moved != 0) continue;
-        pollfd ready{stream.fd, static_cast<short>(POLLIN | (sent < bytes ? POLLOUT : 0)), 0};
-        poll(&ready, 1, -1);
+// One all_reduce of two: what is at this end of it.
+class Exchange {
+  public:
+    Exchange(const Stream& stream, std::byte* memory, size_t bytes, uint32_t rank, std::vector<float>& stage)
+        : stream_(stream), memory_(memory), bytes_(bytes), stage_(stage) {
+        const size_t half = bytes / 2 / sizeof(float) * sizeof(float);
+        own_ = rank == 0 ? 0 : half;
+        own_bytes_ = rank == 0 ? half : bytes - half;
+        other_ = rank == 0 ? half : 0;
     }
-}
+    void run() {
+        while (sent_ < bytes_ || got_ < bytes_) {
+            if (send() + receive() > 0) continue;
+            pollfd ready{stream_.fd, static_cast<short>(POLLIN | (sendable() > 0 ? POLLOUT : 0)), 0};
+            poll(&ready, 1, -1);
+        }
+    }
 
-void measure(Stream& stream, size_t bytes, int repetitions, bool prints) {
-    std::vector<float> memory(bytes / sizeof(float), 1.0f),
-        stage(std::min<size_t>(bytes / 2, 16 * 1024) / sizeof(float));
-    std::vector<double> times;
-    for (int i = 0; i < repetitions; ++i) {
-        const auto begin = std::chrono::steady_clock::now();
-        exchange(stream, memory, stage);
-        times.push_back(
-            std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count());
-        std::ranges::fill(memory, 1.0f);
+  private:
+    // The other's half first; of this end's own what is added already.
+    size_t sendable() const { return bytes_ - own_bytes_ + added_ - sent_; }
+    size_t send() {
+        size_t moved = 0;
+        for (int i = 0; i < 4 && sendable() > 0; ++i) {
+            const size_t of_other = bytes_ - own_bytes_;
+            const std::byte* from = memory_ + (sent_ < of_other ? other_ + sent_ : own_ + sent_ - of_other);
+            const size_t most = sent_ < of_other ? of_other - sent_ : sendable();
+            const size_t n = stream_.send(from, std::min(most, piece_max));
+            if (n == 0) break;
+            sent_ += n;
+            moved += n;
+        }
+        return moved;
     }
-    if (!prints) return;
-    std::printf("{\"operation\": \"raw_%s\", \"bytes\": %zu, \"microseconds\": [", stream.ssl ? "tls" : "tcp",
-                bytes);
-    for (size_t i = 0; i < times.size(); ++i) std::printf("%s%.1f", i == 0 ? "" : ", ", times[i]);
-    std::printf("]}\n");
-    std::fflush(stdout);
-}
+    size_t receive() {
+        size_t moved = 0;
+        while (got_ < bytes_) {
+            const bool adds = got_ < own_bytes_;
+            std::byte* const staged = reinterpret_cast<std::byte*>(stage_.data());
+            std::byte* const into = adds ? staged + (got_ - added_) : memory_ + other_ + got_ - own_bytes_;
+            const size_t most =
+                adds ? std::min(stage_bytes - (got_ - added_), own_bytes_ - got_) : bytes_ - got_;
+            const size_t n = stream_.receive(into, std::min(most, piece_max));
+            if (n == 0) break;
+            got_ += n;
+            moved += n;
+            if (adds) add();
+        }
+        return moved;
+    }
+    void add() {
+        const size_t whole = (got_ - added_) / sizeof(float);
+        if (whole * sizeof(float) < record_max && got_ < own_bytes_) return;
+        auto* to = reinterpret_cast<float*>(memory_ + own_ + added_);
+        for (size_t i = 0; i < whole; ++i) to[i] += stage_[i];
+        const size_t rest = got_ - added_ - whole * sizeof(float);
+        added_ += whole * sizeof(float);
+        if (rest > 0) std::memmove(stage_.data(), &stage_[whole], rest);
+    }
+
+    const Stream& stream_;
+    std::byte* memory_;
+    size_t bytes_;
+    std::vector<float>& stage_;
+    size_t own_ = 0, own_bytes_ = 0, other_ = 0;  // where the halves begin
+    size_t sent_ = 0, got_ = 0, added_ = 0;
+};
+
+struct Job {
+    explicit Job(bool with_tls) : rank(static_cast<uint32_t>(std::stoul(from_environment("BENCH_RANK")))) {
+        check(from_environment("BENCH_SIZE") == "2", "it is between two ranks");
+        const std::string first = measured::split(from_environment("BENCH_ADDRESSES"), ',').front();
+        stream.fd = open_connection(rank == 0, first);
+        if (with_tls) stream.ssl = secure(stream.fd, rank == 0);
+        fcntl(stream.fd, F_SETFL, fcntl(stream.fd, F_GETFL) | O_NONBLOCK);
+    }
+    void all_reduce(float* values, size_t count) {
+        Exchange(stream, reinterpret_cast<std::byte*>(values), count * sizeof(float), rank, stage).run();
+    }
+    void barrier() {
+        uint64_t token = 0;
+        send(&token, sizeof token, 1 - rank, 0);
+        recv(&token, sizeof token, 1 - rank, 0);
+    }
+    void broadcast(uint64_t& value) {
+        if (rank == 0)
+            send(&value, sizeof value, 1, 0);
+        else
+            recv(&value, sizeof value, 0, 0);
+    }
+    void send(const void* data, size_t bytes, uint32_t, uint32_t) {
+        move(bytes, POLLOUT,
+             [&](size_t at) { return stream.send(static_cast<const std::byte*>(data) + at, bytes - at); });
+    }
+    void recv(void* data, size_t bytes, uint32_t, uint32_t) {
+        move(bytes, POLLIN,
+             [&](size_t at) { return stream.receive(static_cast<std::byte*>(data) + at, bytes - at); });
+    }
+    int send_start(const void* data, size_t bytes, uint32_t to, uint32_t tag) {
+        return send(data, bytes, to, tag), 0;
+    }
+    int recv_start(void* data, size_t bytes, uint32_t from, uint32_t tag) {
+        return recv(data, bytes, from, tag), 0;
+    }
+    static void finish(int) {}
+    static void* allocate(size_t) { return nullptr; }
+    static void deallocate(void*) {}
+
+    uint32_t rank, size = 2;
+    Stream stream{-1, nullptr};
+    std::vector<float> stage = std::vector<float>(stage_bytes / sizeof(float));
+
+  private:
+    void move(size_t bytes, short event, const auto& some) {
+        for (size_t at = 0; at < bytes;) {
+            const size_t n = some(at);
+            at += n;
+            pollfd ready{stream.fd, event, 0};
+            if (n == 0) poll(&ready, 1, -1);
+        }
+    }
+};
 
 }  // namespace
 
 int main(int argc, char** argv) {
-    if (argc < 3) {
-        std::fprintf(stderr, "raw_stream LISTEN|DIAL ADDRESS [BYTES,BYTES] [REPETITIONS]\n");
-        return 2;
-    }
-    const bool listens = std::string(argv[1]) == "LISTEN";
-    const std::string sizes = argc > 3 ? argv[3] : "65536,1048576,16777216,67108864";
-    const int repetitions = argc > 4 ? std::atoi(argv[4]) : 20;
-    const int fd = open_connection(listens, argv[2]);
-    Stream plain{fd, nullptr};
-    const auto all = [&](Stream& stream) {
-        for (size_t from = 0; from < sizes.size();) {
-            const size_t end = std::min(sizes.find(',', from), sizes.size());
-            measure(stream, std::stoul(sizes.substr(from, end - from)), repetitions, !listens);
-            from = end + 1;
-        }
-    };
-    all(plain);
-    Stream tls{fd, secure(fd, listens)};
-    fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
-    all(tls);
+    const std::string kind = argc > 1 ? argv[1] : "";
+    if (kind != "tcp" && kind != "tls") measured::fail("want tcp or tls, then options");
+    const measured::Options options = measured::parse(argc - 1, argv + 1);
+    Job job(kind == "tls");
+    measured::run(job, options);
 }
