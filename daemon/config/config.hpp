@@ -59,7 +59,7 @@ struct Config {
     uint64_t requests_max = 524288;
     uint64_t user_share_percent = 30;
     uint64_t session_memory_max_bytes = uint64_t{64} << 30;
-    bool tcp_bulk = false;     // bulk data over TCP where both ends have it, QUIC where it is blocked
+    bool tcp_bulk = true;      // bulk data over TCP where both ends have it, QUIC where it is blocked
     bool encrypt_bulk = true;  // false: TCP without encryption, with nodes whose configuration says the same
     bool memfds_in_place = false;    // clients may make the daemon's mmap() wait then [S19]
     double yield_microseconds = 50;  // how long the loop looks again before it sleeps

@@ -117,12 +117,12 @@ TEST_CASE("a key of what is to come has the one value that describes the daemon"
     }
 }
 
-TEST_CASE("bulk data over TCP is off, its encryption on; both may be switched", "[B6][B7]") {
+TEST_CASE("bulk data over TCP and its encryption are on; both may be switched", "[B6][B7]") {
     const auto none = load(environment({}));
-    REQUIRE((!none->tcp_bulk && none->encrypt_bulk));
+    REQUIRE((none->tcp_bulk && none->encrypt_bulk));
     const auto other = load(
-        environment({{"NEXAR_ENABLE_TCP_BULK_SIDECAR", "yes"}, {"NEXAR_ENCRYPT_BULK_TRANSPORT", "false"}}));
-    REQUIRE((other->tcp_bulk && !other->encrypt_bulk));
+        environment({{"NEXAR_ENABLE_TCP_BULK_SIDECAR", "no"}, {"NEXAR_ENCRYPT_BULK_TRANSPORT", "false"}}));
+    REQUIRE((!other->tcp_bulk && !other->encrypt_bulk));
     REQUIRE_FALSE(load(environment({{"NEXAR_ENCRYPT_BULK_TRANSPORT", "perhaps"}})));
 }
 
