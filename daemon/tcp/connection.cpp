@@ -115,7 +115,7 @@ bool Connection::read_head() {
     payload_bytes_ = 0;
     checksum_bytes_ = 0;
     work_ += record_cost;
-    const char* rule = broken_rule(head_);
+    const char* rule = broken_rule(head_, mode_ == Mode::tls ? whole_payload_max : plain_payload_max);
     if (!rule && is_class(head_.kind) && state_ != State::open) rule = "data before the attach";
     if (rule) return fail(CloseCode::bad_record, rule, here), false;
     if (!is_class(head_.kind) || mode_ == Mode::tls) return true;
@@ -327,7 +327,7 @@ bool Connection::write_record(RecordQueue& queue) {
 
 // What was queued before goes before it.
 bool Connection::may_write_directly(size_t bytes) {
-    if (!allows_direct_ || mode_ != Mode::tls || bytes < direct_bytes_min || bytes > record_payload_max)
+    if (!allows_direct_ || mode_ != Mode::tls || bytes < direct_bytes_min || bytes > whole_payload_max)
         return false;
     if (stream_->wants_writable()) return false;
     return send_queued(direct_bytes_per_turn) == Sent::all && !ended_;

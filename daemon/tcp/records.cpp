@@ -5,14 +5,14 @@
 
 namespace nexar::tcp {
 
-const char* broken_rule(const RecordHead& head) {
+const char* broken_rule(const RecordHead& head, size_t payload_max) {
     const bool control = head.kind >= static_cast<uint8_t>(RecordKind::acknowledge) &&
                          head.kind <= static_cast<uint8_t>(RecordKind::close);
     const bool attach = head.kind >= static_cast<uint8_t>(RecordKind::hello) &&
                         head.kind <= static_cast<uint8_t>(RecordKind::proof);
     if (!is_class(head.kind) && !control && !attach) return "a record of an unknown kind";
     if ((head.flags & ~record_ends_write) != 0 || head.reserved != 0) return "a record with unknown flags";
-    if (head.bytes > (is_class(head.kind) ? record_payload_max : control_payload_max))
+    if (head.bytes > (is_class(head.kind) ? payload_max : control_payload_max))
         return "a record that is too long";
     if (is_class(head.kind) && head.bytes == 0) return "an empty record";
     return nullptr;

@@ -37,17 +37,17 @@ struct RecordHead {
 static_assert(sizeof(RecordHead) == 8);
 
 constexpr uint8_t record_ends_write = 1;  // the last record of what one write() took
-// What is written at once, a chunk with its header, may be one record.
-constexpr size_t record_payload_max = 264 * 1024;
+// Over TLS what is written at once, a chunk with its header, may be one record.
+constexpr size_t whole_payload_max = 264 * 1024;
 constexpr size_t tls_record_max = 16 * 1024;  // 2^14 bytes (RFC 8446 §5.1)
 // Of what waits in a queue: one TLS record each, so that what is more urgent waits for no more.
 constexpr size_t tls_payload_max = tls_record_max - sizeof(RecordHead);
-constexpr size_t plain_payload_max = 64 * 1024;
-constexpr size_t control_payload_max = 1024;  // of what is no class
+constexpr size_t plain_payload_max = 64 * 1024;  // it is read whole before it is believed
+constexpr size_t control_payload_max = 1024;     // of what is no class
 constexpr size_t checksum_bytes = sizeof(uint32_t);
 
-// None, or the rule that the header breaks.
-const char* broken_rule(const RecordHead& head);
+// None, or the rule that the header breaks. `payload_max`: of a class's record.
+const char* broken_rule(const RecordHead& head, size_t payload_max);
 constexpr bool is_class(uint8_t kind) {
     return kind < class_count;
 }
@@ -87,8 +87,9 @@ class RecordPool {
   public:
     static constexpr size_t record_bytes = sizeof(RecordHead) + plain_payload_max + checksum_bytes;
     static constexpr size_t small_bytes = sizeof(RecordHead) + tls_payload_max + checksum_bytes;
-    // Whole chunks arrive here before they are placed; longer writes arrive in parts.
+    // Without TLS whole chunks arrive here before they are placed; longer writes arrive in parts.
     static constexpr size_t stage_bytes = 260 * 1024;
+    static_assert(plain_payload_max <= stage_bytes);
 
     RecordQueue::Record take(size_t payload_max) {
         const bool large = payload_max > tls_payload_max;

@@ -136,3 +136,19 @@ TEST_CASE("a turn reads few records of a peer whose records are small", "[tcp][B
     p.run();
     CHECK(p.b.deliveries == 4000);
 }
+
+TEST_CASE("without TLS a record is no longer than what is kept of it until its checksum is known",
+          "[tcp][B4][B7]") {
+    TcpPair p;
+    p.start(tcp::Mode::plain);
+    p.run();
+    REQUIRE(p.open());
+    const tcp::RecordHead head{3, tcp::record_ends_write, 0, tcp::plain_payload_max + 1};
+    const auto bytes = std::as_bytes(std::span(&head, 1));
+    p.forth.bytes.insert(p.forth.bytes.end(), bytes.begin(), bytes.end());
+    p.forth.bytes.resize(p.forth.bytes.size() + head.bytes);
+    p.b.turn(p.now);
+    REQUIRE(p.b.machine->ended());
+    CHECK(p.b.machine->ended()->reason == "a record that is too long");
+    CHECK(p.b.got.empty());
+}

@@ -19,15 +19,17 @@ TEST_CASE("CRC-32C has the values of RFC 3720", "[tcp][B7]") {
 }
 
 TEST_CASE("a header that breaks a rule is named", "[tcp][B4]") {
-    CHECK(broken_rule({0, 0, 0, 1}) == nullptr);
-    CHECK(broken_rule({3, 1, 0, record_payload_max}) == nullptr);
-    CHECK(broken_rule({8, 1, 0, 32}) == nullptr);
+    CHECK(broken_rule({0, 0, 0, 1}, whole_payload_max) == nullptr);
+    CHECK(broken_rule({3, 1, 0, whole_payload_max}, whole_payload_max) == nullptr);
+    CHECK(broken_rule({8, 1, 0, 32}, whole_payload_max) == nullptr);
     for (const RecordHead bad :
          {RecordHead{4, 0, 0, 1}, RecordHead{10, 0, 0, 1}, RecordHead{19, 0, 0, 1}, RecordHead{255, 0, 0, 1},
           RecordHead{0, 2, 0, 1}, RecordHead{0, 0, 1, 1}, RecordHead{0, 0, 0, 0},
-          RecordHead{3, 0, 0, record_payload_max + 1}, RecordHead{8, 0, 0, control_payload_max + 1},
+          RecordHead{3, 0, 0, whole_payload_max + 1}, RecordHead{8, 0, 0, control_payload_max + 1},
           RecordHead{0, 0, 0, UINT32_MAX}})
-        CHECK(broken_rule(bad) != nullptr);
+        CHECK(broken_rule(bad, whole_payload_max) != nullptr);
+    CHECK(broken_rule({3, 0, 0, plain_payload_max}, plain_payload_max) == nullptr);
+    CHECK(broken_rule({3, 0, 0, plain_payload_max + 1}, plain_payload_max) != nullptr);
 }
 
 TEST_CASE("small writes share a record, so a queue's memory follows its bytes", "[tcp][B9]") {
