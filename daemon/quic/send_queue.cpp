@@ -54,6 +54,8 @@ void SendQueue::mark_acked(uint64_t up_to) {
         blocks_.pop_front();
         first_ += BlockPool::block_bytes;
     }
+    if (held() == 0)
+        first_ = end_;  // the block is begun again: a stream with little to say touches few pages
 }
 
 void SendQueue::clear() {

@@ -1,4 +1,5 @@
-// The outgoing bytes of one stream: copied in, kept until acknowledged, in whole blocks from a pool.
+// The outgoing bytes of one stream: copied in, kept until acknowledged, in whole blocks from a pool. When
+// nothing is held, the last block is begun again.
 #pragma once
 
 #include <array>
