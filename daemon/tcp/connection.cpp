@@ -92,7 +92,7 @@ bool Connection::read_class_payload() {
     const size_t left = head_.bytes - payload_bytes_;
     MutableBytes into = receiver_->place(cls);
     const bool is_placed = !into.empty();
-    // First what tells the receiver what the rest is, unless that is little.
+    // First what the receiver needs to name the place of the rest, unless that is little.
     const size_t most = payload_bytes_ == 0 && left > whole_bytes_max ? first_bytes : shared_->scratch.size();
     if (!is_placed) into = MutableBytes(shared_->scratch).first(std::min(most, shared_->scratch.size()));
     size_t filled = 0;
