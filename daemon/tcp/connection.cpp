@@ -93,8 +93,10 @@ bool Connection::read_class_payload() {
     MutableBytes into = receiver_->place(cls);
     const bool is_placed = !into.empty();
     // First what the receiver needs to name the place of the rest, unless that is little.
-    const size_t most = payload_bytes_ == 0 && left > whole_bytes_max ? first_bytes : shared_->scratch.size();
-    if (!is_placed) into = MutableBytes(shared_->scratch).first(std::min(most, shared_->scratch.size()));
+    const size_t most =
+        payload_bytes_ == 0 && left > whole_bytes_max ? first_bytes : shared_->read_scratch.size();
+    if (!is_placed)
+        into = MutableBytes(shared_->read_scratch).first(std::min(most, shared_->read_scratch.size()));
     size_t filled = 0;
     const Stream::Step step = stream_->read(into.first(std::min(into.size(), left)), filled);
     payload_bytes_ += filled;
@@ -336,7 +338,7 @@ bool Connection::may_write_directly(size_t bytes) {
 // One record, in TLS records of 2^14 bytes; only what is in smaller pieces is copied before it is encrypted.
 void Connection::write_directly(Class cls, std::span<const Bytes> parts, size_t bytes) {
     const RecordHead head{static_cast<uint8_t>(cls), record_ends_write, 0, static_cast<uint32_t>(bytes)};
-    auto& scratch = shared_->scratch;
+    auto& scratch = shared_->write_scratch;
     std::memcpy(scratch.data(), &head, sizeof head);
     size_t used = sizeof head;
     Stream::Step step = Stream::Step::done;

@@ -53,7 +53,8 @@ struct Ended {
 // What all connections of one thread share.
 struct Shared {
     RecordPool pool;
-    std::array<std::byte, tls_record_max> scratch;  // of one call
+    // Of one call each. Two, since the receiver may write while it takes what was read.
+    std::array<std::byte, tls_record_max> read_scratch, write_scratch;
     NodeId self;
     Incarnation incarnation;
     uint16_t shard = 0;

@@ -145,6 +145,31 @@ TEST_CASE("a connection that ends while bytes are encrypted where they are takes
     CHECK(p.a.machine->room(Class::bulk) == 0);
 }
 
+// The link writes a full list of acknowledgements from inside of on_bytes() [T5].
+TEST_CASE("what a receiver writes while it reads changes nothing of what it reads", "[tcp][T5]") {
+    struct Answering final : tcp::ByteReceiver {
+        End* end = nullptr;
+        std::vector<std::byte> answer = pattern(49'192, 9), got;
+        void on_bytes(Class, Bytes bytes) override {
+            write(*end, Class::control, answer);
+            got.insert(got.end(), bytes.begin(), bytes.end());
+        }
+    } answering;
+    TcpPair p;
+    p.start();
+    p.run();
+    REQUIRE(p.open());
+    answering.end = &p.b;
+    p.b.machine->set_receiver(&answering);
+    p.b.machine->allow_direct(true);
+    const auto bytes = pattern(100'000, 4);
+    write(p.a, Class::bulk, bytes);
+    p.run();
+    CHECK((answering.got == bytes));
+    CHECK(p.a.got[Class::control].size() == p.b.machine->written(Class::control));
+    CHECK_FALSE(p.ended());
+}
+
 TEST_CASE("control passes bulk that waits, and bulk is not starved", "[tcp][B9]") {
     TcpPair p;
     p.start();
