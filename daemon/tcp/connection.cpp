@@ -42,11 +42,15 @@ bool Connection::reading_waits() const {
     return !receiver_ || (credit_held_ && received_bytes_ - held_from_ >= held_bytes_max);
 }
 
+uint64_t Connection::work() const {
+    return work_ + record_cost * stream_->short_reads();
+}
+
 bool Connection::on_readable(Time now, size_t quantum) {
     if (state_ == State::securing) secure();
-    const uint64_t until = work_ + quantum;
+    until_ = work() + quantum;
     while (wants_readable() && state_ != State::securing) {
-        if (work_ >= until) return true;
+        if (work() >= until_) return true;
         if (!read_record(now)) break;
     }
     return false;
@@ -64,6 +68,7 @@ void Connection::secure() {
 bool Connection::read_record(Time now) {
     if (head_bytes_ < sizeof head_ && !read_head()) return false;
     while (payload_bytes_ < head_.bytes) {
+        if (work() >= until_ + whole_payload_max) return true;  // it costs much more than its bytes
         const size_t before = payload_bytes_;
         const bool goes_on =
             mode_ == Mode::tls && is_class(head_.kind) ? read_class_payload() : read_payload();

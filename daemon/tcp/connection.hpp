@@ -127,6 +127,7 @@ class Connection {
 
     static size_t index(Class cls) { return static_cast<size_t>(cls); }
     bool reading_waits() const;
+    uint64_t work() const;
     void secure();
     bool read_record(Time now);
     bool read_head();
@@ -187,7 +188,8 @@ class Connection {
     std::array<uint64_t, class_count> received_{}, reported_{};
     Time ack_at_ = never;
     bool ack_due_ = false;  // to be queued when the wire takes more
-    uint64_t work_ = 0;     // that reading was so far, as bytes
+    uint64_t work_ = 0;     // that reading was so far, as bytes, but for short reads
+    uint64_t until_ = 0;    // work() when the turn ends
 
     RecordQueue control_out_;  // what is no class: before all others
     std::array<RecordQueue, class_count> out_;

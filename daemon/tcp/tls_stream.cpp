@@ -120,13 +120,14 @@ Stream::Step TlsStream::open() {
 }
 
 Stream::Step TlsStream::read(MutableBytes into, size_t& filled) {
-    while (filled < into.size()) {
+    for (unsigned reads = 0; filled < into.size() && reads < short_reads_max; ++reads) {
         size_t got = 0;
         ERR_clear_error();
         if (SSL_read_ex(ssl(), into.data() + filled, into.size() - filled, &got) == 1) {
             filled += got;
             received_ += got;
             if (!broken_rule_.empty()) return failed();
+            if (filled < into.size()) ++short_reads_;
             continue;
         }
         const int error = SSL_get_error(ssl(), 0);

@@ -152,3 +152,46 @@ TEST_CASE("without TLS a record is no longer than what is kept of it until its c
     CHECK(p.b.machine->ended()->reason == "a record that is too long");
     CHECK(p.b.got.empty());
 }
+
+namespace {
+
+// Encrypts each byte by itself.
+struct OneByteStream final : tcp::Stream {
+    tcp::TlsStream tls;
+    explicit OneByteStream(TcpPair& p) : Stream(p.a.wire), tls(p.a.wire, p.a.context, true, p.b.leaf.id) {}
+    Step open() override { return tls.open(); }
+    std::optional<NodeId> peer() const override { return tls.peer(); }
+    std::vector<std::byte> binding() const override { return tls.binding(); }
+    Step read(MutableBytes into, size_t& filled) override { return tls.read(into, filled); }
+    Step write(Bytes record) override {
+        for (size_t i = 0; i < record.size(); ++i) tls.write(record.subspan(i, 1));
+        return Step::done;
+    }
+};
+
+}  // namespace
+
+TEST_CASE("a turn reads few TLS records of a peer that encrypts each byte by itself", "[tcp][B9]") {
+    for (const bool places : {false, true}) {
+        TcpPair p;
+        p.start();
+        p.a.machine =
+            std::make_unique<tcp::Connection>(p.a.shared, std::make_unique<OneByteStream>(p), tcp::Mode::tls,
+                                              tcp::Connection::Dial{p.b.leaf.id, tcp::Mode::tls});
+        p.run();
+        REQUIRE(p.open());
+        p.b.places = places;
+        p.forth.room = 8u << 20;
+        const std::vector<std::byte> bytes(64 * 1024, std::byte{7});
+        const Bytes part(bytes);
+        p.a.machine->write(Class::bulk, std::span(&part, 1));
+        p.a.machine->flush(p.now, 1u << 20);
+        constexpr size_t quantum = 512 * 1024;
+        uint64_t before = p.b.machine->received_bytes();
+        for (bool more = true; more; before = p.b.machine->received_bytes()) {
+            more = p.b.machine->on_readable(p.now, quantum);
+            CHECK(p.b.machine->received_bytes() - before < quantum / 128);
+        }
+        CHECK((p.b.got[Class::bulk] == bytes));
+    }
+}
