@@ -288,6 +288,7 @@ void Connection::write(Class cls, std::span<const Bytes> parts) {
     size_t bytes = 0;
     for (const Bytes part : parts) bytes += part.size();
     if (may_write_directly(bytes)) return write_directly(cls, parts, bytes);
+    if (ended_) return;  // by what was to leave before it
     RecordQueue& queue = out_[index(cls)];
     const size_t before = queue.bytes();
     queue.append(static_cast<uint8_t>(cls), parts, mode_ == Mode::tls ? tls_payload_max : plain_payload_max,

@@ -2,6 +2,7 @@
 #include "tcp/connection.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 
 #include "pair.hpp"
 
@@ -132,15 +133,18 @@ TEST_CASE("what is encrypted where it is has a limit for each turn, and none wai
 }
 
 TEST_CASE("a connection that ends while bytes are encrypted where they are takes no more", "[tcp][B10]") {
+    const bool waits = GENERATE(false, true);  // what was written before finds that it is broken
     TcpPair p;
     p.start();
     p.run();
     p.a.machine->allow_direct(true);
+    if (waits) write(p.a, Class::small, pattern(100, 1));
     p.a.wire.broken = true;
     write(p.a, Class::bulk, pattern(200'000, 1));
     CHECK(p.a.machine->ended());
     CHECK(has(p.a.machine->ended()->reason, "broken for the test"));
     write(p.a, Class::bulk, pattern(200'000, 1));
+    CHECK(p.a.machine->is_done());
     p.a.turn(p.now);
     CHECK(p.a.machine->room(Class::bulk) == 0);
 }
