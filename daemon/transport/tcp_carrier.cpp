@@ -263,10 +263,12 @@ void TcpCarrier::on_ready(Time now, uint64_t id, uint32_t ready, connections::Ca
     Conn* conn = find(id);
     if (!conn) return;
     if (conn->lingers) {
-        if ((ready & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0 && conn->socket.discard()) return;
-        if ((ready & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0) return drop(*conn);
-        conn->is_full = false;
-        return touch(*conn);
+        if ((ready & EPOLLOUT) != 0) {  // also where more comes without end
+            conn->is_full = false;
+            touch(*conn);
+        }
+        if ((ready & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0 && !conn->socket.discard()) drop(*conn);
+        return;
     }
     if (conn->connecting) {
         conn->connecting = false;

@@ -158,3 +158,33 @@ TEST_CASE("what introducing a peer costs does not grow with the connections that
     INFO("alone " << alone.count() << " ns, beside 400 connections " << beside.count() << " ns");
     CHECK(beside < 2 * alone + 1us);
 }
+
+// The closing end throws away what comes, and goes on with what it has to send.
+TEST_CASE("a close reaches a peer that sends without end", "[transport][B10]") {
+    Two two;
+    two.introduce_at_a();
+    two.introduce_at_b();
+    two.dial();
+    REQUIRE(two.run([&] { return !two.a.open.empty() && !two.b.open.empty(); }));
+    const std::vector<std::byte> chunk(256 * 1024);
+    const Bytes part(chunk);
+    const auto send = [&](Side& side) {
+        for (const auto& [id, connection] : side.open)
+            if (connection->room(link::Class::bulk) >= chunk.size())
+                connection->write(link::Class::bulk, std::span(&part, 1));
+        side.carrier->flush(loop::Loop::now(), side);
+    };
+    two.b.open.begin()->second->set_receiver(nullptr);
+    connections::CarriedConnection& closing = *two.a.open.begin()->second;
+    while (closing.room(link::Class::bulk) >= chunk.size()) send(two.a);  // until nothing is taken any more
+    closing.close(19, "kept another");
+    struct Bin final : connections::Receiver {
+        void on_bytes(link::Class, Bytes) override {}
+    } bin;
+    two.b.open.begin()->second->set_receiver(&bin);
+    REQUIRE(two.run([&] {
+        send(two.b);
+        return !two.b.closed.empty();
+    }));
+    CHECK(two.b.closed.front() == "closed by the peer: kept another");
+}
