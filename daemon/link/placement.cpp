@@ -7,6 +7,9 @@ namespace nexar::link {
 
 namespace {
 
+// Finding the place of a shorter run costs more than copying its bytes once more.
+constexpr size_t run_bytes_min = 1024;
+
 void combine(Recv& recv, size_t offset, Bytes payload) {
     recv.memory.pieces(offset, payload.size(), [&](std::byte* to, size_t n) {
         if (recv.reduce)
@@ -76,7 +79,8 @@ MutableBytes Placement::place(Stream& stream) {
         if (!stream.stage) stream.stage = state_->take_stage();
         return {stream.stage.get() + stream.got, left};
     }
-    return r->memory.first_piece(stream.chunk.offset() + stream.got, left);
+    const MutableBytes run = r->memory.first_piece(stream.chunk.offset() + stream.got, left);
+    return run.size() >= run_bytes_min || run.size() == left ? run : MutableBytes();
 }
 
 void Placement::end(StreamPeer& peer, Stream& stream) {

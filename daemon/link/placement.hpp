@@ -13,7 +13,8 @@ class Placement {
     // One data frame, as its bytes arrive. Requires: stream.chunk is decoded and valid.
     void begin(StreamPeer& peer, Stream& stream);
     void feed(Stream& stream, Bytes bytes);
-    // Where the rest of the payload belongs, or the beginning of it; empty: feed() takes it.
+    // Where the rest of the payload belongs, or the beginning of it; empty: feed() takes it, as what belongs
+    // to short runs.
     MutableBytes place(Stream& stream);
     void placed(Stream& stream, size_t bytes) { stream.got += static_cast<uint32_t>(bytes); }
     void end(StreamPeer& peer, Stream& stream);

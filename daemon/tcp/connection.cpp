@@ -115,8 +115,7 @@ bool Connection::read_class_payload() {
 }
 
 bool Connection::read_head() {
-    const Stream::Step step =
-        stream_->read(std::as_writable_bytes(std::span(&head_, 1)).subspan(head_bytes_), head_bytes_);
+    const Stream::Step step = stream_->read(std::as_writable_bytes(std::span(&head_, 1)), head_bytes_);
     if (step == Stream::Step::failed) return lost(stream_->why()), false;
     if (step == Stream::Step::blocked) return false;
     payload_bytes_ = 0;
@@ -141,8 +140,7 @@ MutableBytes Connection::payload_place() {
 
 // What a path has broken must not be combined.
 bool Connection::checksum_agrees(Time) {
-    const Stream::Step step =
-        stream_->read(MutableBytes(checksum_).subspan(checksum_bytes_), checksum_bytes_);
+    const Stream::Step step = stream_->read(MutableBytes(checksum_), checksum_bytes_);
     if (step == Stream::Step::failed) return lost(stream_->why()), false;
     if (step == Stream::Step::blocked) return false;
     const Bytes payload =
@@ -335,8 +333,7 @@ bool Connection::write_record(RecordQueue& queue) {
 
 // What was queued before goes before it.
 bool Connection::may_write_directly(size_t bytes) {
-    if (!allows_direct_ || mode_ != Mode::tls || bytes < direct_bytes_min || bytes > whole_payload_max)
-        return false;
+    if (!allows_direct_ || bytes < direct_bytes_min || bytes > whole_payload_max) return false;
     if (stream_->wants_writable()) return false;
     return send_queued(direct_bytes_per_turn) == Sent::all && !ended_;
 }

@@ -104,7 +104,7 @@ class Connection {
     bool wrote_directly() const { return direct_bytes_ > 0; }
     // What one write() has is encrypted at once, and what is more urgent waits behind it: for links where
     // that takes no time. Otherwise it waits in records, and only what the wire takes is encrypted.
-    void allow_direct(bool allowed) { allows_direct_ = allowed; }
+    void allow_direct(bool allowed) { allows_direct_ = allowed && mode_ == Mode::tls; }
     Time ack_at() const { return ack_at_; }  // flush() is to be called by then
 
     size_t room(Class cls) const;

@@ -263,7 +263,7 @@ def restart(cluster, **environments):
 
 def test_bulk_is_plain_only_where_both_nodes_say_so(cluster):
     """[B7]"""
-    plain, off = ON | {"NEXAR_ENCRYPT_BULK_TRANSPORT": "false"}, {}
+    plain, off = ON | {"NEXAR_ENCRYPT_BULK_TRANSPORT": "false"}, {"NEXAR_ENABLE_TCP_BULK_SIDECAR": "false"}
     for one, two, carrier, encrypted in ((plain, plain, "tcp", False), (plain, ON, "tcp", True), (ON, plain, "tcp", True),
                                          (off, ON, "quic", True), (plain, off, "quic", True), (ON, ON, "tcp", True)):
         restart(cluster, one=one, two=two)

@@ -190,7 +190,7 @@ inline std::string act(TcpMember& tcp, const TcpMember::Peer& peer, const std::s
     const bool is_attach = !std::string_view(what).starts_with("then-");
     tcp.attach(peer, is_attach ? what : "honest");
     if (what == "then-large")
-        tcp.write(head(3, 1, 65'537), block);
+        tcp.write(head(3, 1, 270'337), block);
     else if (what == "then-huge")
         tcp.write(head(3, 1, 0xffffffff), block);
     else if (what == "then-empty")

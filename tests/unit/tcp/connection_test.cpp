@@ -209,6 +209,28 @@ TEST_CASE("every boundary of pieces gives the same bytes", "[tcp]") {
         }
 }
 
+TEST_CASE("a connection goes on from wherever its bytes were cut for a while", "[tcp]") {
+    for (const Mode mode : {Mode::tls, Mode::plain}) {
+        TcpPair p;
+        p.start(mode);
+        p.run();
+        REQUIRE(p.open());
+        std::vector<std::byte> sent;
+        for (const size_t size : {size_t{1}, size_t{300}, size_t{7000}, size_t{20'000}}) {
+            const auto bytes = pattern(size, size);
+            write(p.a, Class::bulk, bytes);
+            sent.insert(sent.end(), bytes.begin(), bytes.end());
+            p.a.turn(p.now);
+        }
+        for (const std::byte byte : std::exchange(p.forth.bytes, {})) {
+            p.forth.bytes.push_back(byte);
+            p.b.turn(p.now);
+        }
+        CHECK_FALSE(p.ended());
+        CHECK(p.b.got[Class::bulk] == sent);
+    }
+}
+
 TEST_CASE("a certificate of another root is refused", "[tcp][B1]") {
     TcpPair p(other_authority());
     p.start();
