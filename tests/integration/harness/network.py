@@ -46,8 +46,9 @@ class Network:
         self.filter(host, f"ip saddr {self.address(speaker)} drop")
 
     def block(self, host, speaker, port):
-        """The same, of what it sends to one port, over UDP or TCP."""
-        self.filter(host, f"ip saddr {self.address(speaker)} meta l4proto {{ tcp, udp }} th dport {port} drop")
+        """The same, of what it sends over one port, of UDP or of TCP, whoever has dialled."""
+        for side in ("dport", "sport"):
+            self.filter(host, f"ip saddr {self.address(speaker)} meta l4proto {{ tcp, udp }} th {side} {port} drop")
 
     def filter(self, host, rule):
         """A rule of nftables for what comes to the host."""
