@@ -46,7 +46,7 @@ class Network:
         self.filter(host, f"ip saddr {self.address(speaker)} drop")
 
     def block(self, host, speaker, port):
-        """The same, of what it sends over one port, of UDP or of TCP, whoever has dialled."""
+        """The same, of what it sends over one port, of UDP or of TCP, in connections that either host has dialled."""
         for side in ("dport", "sport"):
             self.filter(host, f"ip saddr {self.address(speaker)} meta l4proto {{ tcp, udp }} th {side} {port} drop")
 
