@@ -71,7 +71,7 @@ bool Connection::read_record(Time now) {
         if (work() >= until_ + whole_payload_max) return true;  // it costs much more than its bytes
         const size_t before = payload_bytes_;
         const bool goes_on =
-            mode_ == Mode::tls && is_class(head_.kind) ? read_class_payload() : read_payload();
+            mode_ == Mode::tls && is_class(head_.kind) ? read_class_payload(now) : read_payload();
         work_ += payload_bytes_ - before;
         received_bytes_ += payload_bytes_ - before;
         if (!goes_on) return false;
@@ -92,7 +92,7 @@ bool Connection::read_payload() {
 }
 
 // Every byte is authentic: it goes where it belongs, or to the receiver, as it comes.
-bool Connection::read_class_payload() {
+bool Connection::read_class_payload(Time now) {
     const auto cls = static_cast<Class>(head_.kind);
     const size_t left = head_.bytes - payload_bytes_;
     MutableBytes into = receiver_->place(cls);
@@ -105,6 +105,7 @@ bool Connection::read_class_payload() {
     size_t filled = 0;
     const Stream::Step step = stream_->read(into.first(std::min(into.size(), left)), filled);
     payload_bytes_ += filled;
+    if (filled > 0) note_received(cls, filled, now);
     if (is_placed && filled > 0)
         receiver_->placed(cls, filled);
     else if (filled > 0)
@@ -159,10 +160,10 @@ void Connection::on_payload(Time now) {
 }
 
 void Connection::on_class_payload(Time now) {
-    received_[head_.kind] += head_.bytes;
-    note_received(now);
-    if (mode_ == Mode::plain && (head_.flags & record_ends_write) != 0)
-        deliver(static_cast<Class>(head_.kind));
+    if (mode_ == Mode::tls) return;  // its bytes went on as they came
+    const auto cls = static_cast<Class>(head_.kind);
+    note_received(cls, head_.bytes, now);
+    if ((head_.flags & record_ends_write) != 0) deliver(cls);
 }
 
 void Connection::deliver(Class cls) {
@@ -173,7 +174,8 @@ void Connection::deliver(Class cls) {
     shared_->pool.give_stage(std::move(stage));
 }
 
-void Connection::note_received(Time now) {
+void Connection::note_received(Class cls, size_t bytes, Time now) {
+    received_[index(cls)] += bytes;
     const uint64_t unreported =
         std::reduce(received_.begin(), received_.end()) - std::reduce(reported_.begin(), reported_.end());
     ack_at_ = unreported >= ack_bytes ? now : std::min(ack_at_, now + ack_delay);

@@ -132,7 +132,7 @@ class Connection {
     bool read_record(Time now);
     bool read_head();
     bool read_payload();
-    bool read_class_payload();
+    bool read_class_payload(Time now);
     MutableBytes payload_place();
     void on_payload(Time now);
     void on_class_payload(Time now);
@@ -146,7 +146,7 @@ class Connection {
     void opened();
     bool checksum_agrees(Time now);
     void deliver(Class cls);
-    void note_received(Time now);
+    void note_received(Class cls, size_t bytes, Time now);
 
     void say_hello();
     void queue_record(RecordKind kind, Bytes payload);

@@ -132,6 +132,25 @@ TEST_CASE("what is encrypted where it is has a limit for each turn, and none wai
     CHECK(p.a.machine->room(Class::bulk) >= chunk.size());
 }
 
+TEST_CASE("what has come of a long record is acknowledged before the rest", "[tcp][P13]") {
+    TcpPair p;
+    p.start();
+    p.run();
+    p.a.machine->allow_direct(true);
+    p.forth.room = 100'000;
+    write(p.a, Class::bulk, pattern(256 * 1024, 1));
+    p.b.turn(p.now);  // what passed; the rest waits at the sender
+    p.now += Duration{10'000'000};
+    p.b.turn(p.now);
+    p.a.machine->on_readable(p.now, 1u << 20);
+    const uint64_t acknowledged = p.a.machine->acknowledged(Class::bulk);
+    CHECK(acknowledged == p.b.got[Class::bulk].size());
+    CHECK((acknowledged > 50'000 && acknowledged < 100'000));
+    p.run();
+    CHECK(p.a.machine->acknowledged(Class::bulk) == 256 * 1024);
+    CHECK_FALSE(p.ended());
+}
+
 TEST_CASE("a connection that ends while bytes are encrypted where they are takes no more", "[tcp][B10]") {
     const bool waits = GENERATE(false, true);  // what was written before finds that it is broken
     TcpPair p;
