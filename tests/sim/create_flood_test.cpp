@@ -12,6 +12,7 @@ namespace {
 
 using Ranks = Creation::Ranks;
 constexpr uint32_t local_ranks = 8;  // of node 1: ranks 1 to 8
+constexpr uint64_t questions = 2'000;  // of each flood
 
 // Creates of all ranks of node 1 that wait for rank 0, which is on node 0: `tags` of each rank.
 void wait_in_creates(Cluster& cluster, const SimGroup& parent, uint64_t tags) {
@@ -85,7 +86,7 @@ TEST_CASE(
         cluster.block(1, 0, true);  // so the answers stay
         for (const Flood& flood : floods(parent)) {
             CAPTURE(flood.what, tags);
-            for (uint64_t n = 1; n <= 20'000; ++n) {
+            for (uint64_t n = 1; n <= questions; ++n) {
                 const uint64_t looked = asked.engine->creates_looked_at();
                 asked.engine->on_message(cluster.clock.now(), link::PeerIndex(0), flood.nth(n));
                 REQUIRE(asked.engine->creates_looked_at() - looked <= flood.looks_max);
