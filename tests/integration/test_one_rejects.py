@@ -111,10 +111,13 @@ def a_message(me, sends):
         wrong = getattr(lib, f"nexar_{name}_start")(calls.group._handle, calls.at, COUNT, 99, 0, 5, None, byref(request))
         me.mark()
         me.wait_for_go()
+        cabi.check(cabi.end(cabi.started("recv", calls.group, calls.at, 0, F64, 0, 6))[0])
         return cabi.name_of(wrong), cabi.end(cabi.started(name, calls.group, calls.at, COUNT, F64, 0, 5))[0]
     peer = ODD
     ended = calls.end(cabi.started(name, calls.group, calls.at, COUNT, F64, peer, 5, options=options))[:2]
     me.mark()
+    # Behind the withdrawal in the log: until its receiver's node knows of it, a message that was taken back may be delivered all the same.
+    cabi.check(cabi.end(cabi.started("send", calls.group, calls.at, 0, F64, peer, 6))[0])
     return ended, cabi.end(cabi.started(name, calls.group, calls.at, COUNT, F64, peer, 5))[0]
 
 
