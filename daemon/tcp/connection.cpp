@@ -76,7 +76,7 @@ bool Connection::read_record(Time now) {
         received_bytes_ += payload_bytes_ - before;
         if (!goes_on) return false;
     }
-    if (mode_ == Mode::plain && !checksum_agrees(now)) return false;
+    if (mode_ == Mode::plain && !checksum_agrees()) return false;
     on_payload(now);
     return true;
 }
@@ -140,7 +140,7 @@ MutableBytes Connection::payload_place() {
 }
 
 // What a path has broken must not be combined.
-bool Connection::checksum_agrees(Time) {
+bool Connection::checksum_agrees() {
     const Stream::Step step = stream_->read(MutableBytes(checksum_), checksum_bytes_);
     if (step == Stream::Step::failed) return lost(stream_->why()), false;
     if (step == Stream::Step::blocked) return false;

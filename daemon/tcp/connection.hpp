@@ -144,7 +144,7 @@ class Connection {
     void on_proof(const Proof& proof);
     void answer_hello();
     void opened();
-    bool checksum_agrees(Time now);
+    bool checksum_agrees();
     void deliver(Class cls);
     void note_received(Class cls, size_t bytes, Time now);
 

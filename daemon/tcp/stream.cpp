@@ -14,6 +14,7 @@ Stream::Step Stream::flush() {
         if (moved.state != ByteWire::State::moved) return fail(wire_->why());
         sent_ += moved.bytes;
     }
+    if (out_.capacity() > 2 * out_bytes_max) out_ = {};  // what a direct write left
     out_.clear();
     sent_ = 0;
     return Step::done;

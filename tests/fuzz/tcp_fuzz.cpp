@@ -1,6 +1,6 @@
 // A TCP connection's records, before and after its attach, without TLS: what a member may send to a member.
 // The first byte: whether the attach comes first, whether bytes are raw or made into records with a right
-// checksum, and how many of them the wire gives at once.
+// checksum, how long these are, and how many bytes the wire gives at once.
 #include <algorithm>
 #include <cstdlib>
 #include <vector>
@@ -66,10 +66,13 @@ struct Peer final : ByteReceiver {
     void on_bytes(Class, Bytes bytes) override { got += bytes.size(); }
 };
 
-void make_records(Reader& in, std::vector<std::byte>& to) {
-    while (in.left() > 4) {
+// `times`: records that long, also longer than any may be, of bytes that repeat.
+void make_records(Reader& in, std::vector<std::byte>& to, unsigned times) {
+    while (in.left() > 4 && to.size() < (4u << 20)) {
         RecordHead head{in.get<uint8_t>(), in.get<uint8_t>(), 0, in.get<uint16_t>()};
-        const Bytes payload = in.take(std::min<size_t>(head.bytes, in.left()));
+        const Bytes once = in.take(std::min<size_t>(head.bytes, in.left()));
+        std::vector<std::byte> payload;
+        for (unsigned i = 0; i < times; ++i) payload.insert(payload.end(), once.begin(), once.end());
         head.bytes = static_cast<uint32_t>(payload.size());
         const Bytes bytes = std::as_bytes(std::span(&head, 1));
         const uint32_t checksum = crc32c(payload, crc32c(bytes));
@@ -99,14 +102,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const bool attached = acceptor.machine->is_open();
     if ((how & 4) != 0) acceptor.wire.piece = 1 + how / 8u;
     if ((how & 2) != 0) {
-        make_records(in, forth);
+        make_records(in, forth, (how & 8) != 0 ? 1024 : 1);
     } else {
         const Bytes rest = in.take(in.left());
         forth.insert(forth.end(), rest.begin(), rest.end());
     }
+    const size_t sent = forth.size();
     for (int i = 0; i < 3; ++i) acceptor.turn();
     // Without the key nobody attaches, and without the attach nothing is delivered.
     if (!attached && (acceptor.machine->is_open() || acceptor.got > 0)) std::abort();
-    if (acceptor.got > size) std::abort();
+    if (acceptor.got > sent) std::abort();
     return 0;
 }
