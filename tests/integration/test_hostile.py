@@ -16,33 +16,15 @@ import struct
 import time
 
 from harness import *
+from harness.honest import works
 from harness.local import refusal
-from harness.values import check, given, reduced
+from harness.states import descriptors_of
 
 ATTACK_SECONDS = 1.5
 
 
 def two_each(cluster):
     return [cluster[n] for n in (1, 2, 3, 1, 2, 3)]
-
-
-def works(me, seconds):
-    """All-reduces and checks until everybody's time is up and each size was seen twice; the longest turn."""
-    group, end, turns, longest = me.group(), time.monotonic() + seconds, 0, 0
-    me.mark()
-    while True:
-        begin = time.monotonic()
-        count = (1, 1000, 50_000)[turns % 3]
-        check(group.all_reduce(given("float32", "sum", me.rank, count, salt=turns)),
-              reduced("float32", "sum", me.size, count, salt=turns), f"turn {turns}")
-        go_on = group.all_reduce(np.array([time.monotonic() < end or turns < 6]).astype("int32"), op="min")
-        longest, turns = max(longest, time.monotonic() - begin), turns + 1
-        if not go_on[0]:
-            return longest
-
-
-def descriptors_of(node):
-    return len(list(pathlib.Path(f"/proc/{node.pid}/fd").iterdir()))
 
 
 def resident_megabytes(node):

@@ -17,34 +17,15 @@ import subprocess
 import time
 
 from harness import *
+from harness.honest import works
 from harness.hostile import HostileMember
+from harness.states import descriptors_of
 from harness.system import enter, run_in
-from harness.values import check, given, reduced
 
 BULK_PORT = PORT + 1
 ATTACH_SECONDS = 5  # [B5]
 LOG_LINES_MAX = 120  # of an attack, in all logs: some are of the honest job
 FEATURE_TCP = 1
-
-
-def works(me, seconds):
-    """Sums of all sizes until everybody's time is up; the longest turn."""
-    group, end, turns, longest = me.group(), time.monotonic() + seconds, 0, 0
-    while True:
-        if turns == 3:  # all its memory has been registered
-            me.mark()
-        begin = time.monotonic()
-        count = (1, 1000, 500_000)[turns % 3]
-        check(group.all_reduce(given("float32", "sum", me.rank, count, salt=turns)),
-              reduced("float32", "sum", me.size, count, salt=turns), f"turn {turns}")
-        go_on = group.all_reduce(np.array([time.monotonic() < end or turns < 6]).astype("int32"), op="min")
-        longest, turns = max(longest, time.monotonic() - begin), turns + 1
-        if not go_on[0]:
-            return longest
-
-
-def descriptors_of(node):
-    return len(list(pathlib.Path(f"/proc/{node.pid}/fd").iterdir()))
 
 
 def attacker(cluster):
@@ -73,7 +54,7 @@ def unharmed(cluster, seconds=1.5, lines=LOG_LINES_MAX):
     node = target(cluster)
     eventually(lambda: over_tcp(cluster), "bulk data over TCP")
     before = descriptors_of(node), len(node.log().splitlines())
-    job = Job([*cluster, *cluster], works, seconds)
+    job = Job([*cluster, *cluster], works, seconds, 500_000)
     job.await_marks()
     yield node
     for outcome in job.outcomes():

@@ -16,6 +16,7 @@ import time
 
 from harness import *
 from harness.hostile import Ended
+from harness.states import descriptors_of
 from harness.values import check, given, reduced
 from test_hostile_member import a_liar, lie_at_random, teach
 
@@ -74,10 +75,6 @@ def opens(me):
 def own_mib(node):
     """The daemon's own memory: what clients share with it is not in it."""
     return int(pathlib.Path(f"/proc/{node.pid}/status").read_text().split("RssAnon:")[1].split()[0]) / 1024
-
-
-def descriptors_of(node):
-    return len(list(pathlib.Path(f"/proc/{node.pid}/fd").iterdir()))
 
 
 @contextlib.contextmanager

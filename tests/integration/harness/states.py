@@ -34,6 +34,11 @@ def forming(node, group):
     return [waits["rank"] for one in node.ask("groups")["forming"] if one["name"] == group for waits in one["here"]]
 
 
+def descriptors_of(node):
+    """How many descriptors its daemon holds."""
+    return len(list(pathlib.Path(f"/proc/{node.pid}/fd").iterdir()))
+
+
 def sockets_of(pid):
     """How many sockets the process holds."""
     found = 0
