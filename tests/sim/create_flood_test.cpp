@@ -11,7 +11,7 @@ namespace nexar::sim {
 namespace {
 
 using Ranks = Creation::Ranks;
-constexpr uint32_t local_ranks = 8;  // of node 1: ranks 1 to 8
+constexpr uint32_t local_ranks = 8;    // of node 1: ranks 1 to 8
 constexpr uint64_t questions = 2'000;  // of each flood
 
 // Creates of all ranks of node 1 that wait for rank 0, which is on node 0: `tags` of each rank.
