@@ -10,10 +10,18 @@ void Creates::Entry::note_elsewhere(uint32_t rank, uint64_t tag, std::span<const
     elsewhere[rank] = "of the ranks " + text_of_list(ranks) + " with tag " + std::to_string(tag);
 }
 
+bool Creates::Before::operator()(const List& a, const List& b) const {
+    const auto& [a_parent, a_tag, a_ranks] = a;
+    const auto& [b_parent, b_tag, b_ranks] = b;
+    if (a_parent != b_parent) return a_parent < b_parent;
+    if (a_tag != b_tag) return a_tag < b_tag;
+    if (a_ranks.size() != b_ranks.size()) return a_ranks.size() < b_ranks.size();
+    return std::ranges::lexicographical_compare(a_ranks, b_ranks);
+}
+
 Creates::Entry* Creates::find(const GroupId& parent, uint64_t tag, std::span<const uint32_t> ranks) const {
-    for (const auto& entry : with_tag(parent, tag))
-        if (std::ranges::equal(entry->what->ranks, ranks)) return entry.get();
-    return nullptr;
+    const auto at = by_list_.find(List{parent, tag, ranks});
+    return at == by_list_.end() ? nullptr : at->second->second.get();
 }
 
 Creates::Entry* Creates::of_rank(const GroupId& parent, uint32_t rank, uint64_t tag) const {
@@ -28,7 +36,13 @@ Creates::Found Creates::find_call(SessionId session, uint64_t ticket) const {
 
 Creates::Entry* Creates::next(const GroupId& parent, Ending& ending) const {
     const auto at = entries_.lower_bound({parent, ending.tag, ending.number});
-    if (at == entries_.end() || std::get<GroupId>(at->first) != parent) return nullptr;
+    if (at == entries_.end() || std::get<GroupId>(at->first) != parent) {
+        if (!std::exchange(ending.again, false)) return nullptr;
+        ending.tag = ending.number = ending.rank = 0;
+        ending.is_on_its_way = false;
+        return next(parent, ending);
+    }
+    ending.is_on_its_way = true;
     const auto& [of, tag, number] = at->first;
     if (tag != ending.tag || number != ending.number) ending.rank = 0;
     ending.tag = tag;
@@ -42,16 +56,14 @@ bool Creates::any_of(const GroupId& parent) const {
 }
 
 Creates::Entry& Creates::add(const CreationRef& creation, uint32_t rank, const Call& call, uint64_t user) {
-    const auto range =
-        std::ranges::subrange(entries_.lower_bound({creation->parent, creation->tag, 0}),
-                              entries_.upper_bound({creation->parent, creation->tag, UINT64_MAX}));
-    auto at =
-        std::ranges::find_if(range, [&creation](const auto& each) { return each.second->what == creation; });
-    if (at == range.end())
-        at = entries_
-                 .emplace(Key{creation->parent, creation->tag, ++last_},
-                          std::make_unique<Entry>(*this, timers_, user, creation))
-                 .first;
+    const auto found = by_list_.find(list_of(*creation));
+    const auto at = found != by_list_.end()
+                        ? found->second
+                        : entries_
+                              .emplace(Key{creation->parent, creation->tag, ++last_},
+                                       std::make_unique<Entry>(*this, timers_, user, creation))
+                              .first;
+    if (found == by_list_.end()) by_list_.emplace(list_of(*creation), at);
     Entry& entry = *at->second;
     entry.calls.emplace(rank, call);
     by_call_[{call.session, call.ticket}] = {at, rank};
@@ -71,7 +83,9 @@ void Creates::remove(ByCall::iterator at) {
     by_call_.erase(at);
     by_rank_.erase({std::get<GroupId>(entry->first), rank, std::get<1>(entry->first)});
     entry->second->calls.erase(rank);
-    if (entry->second->calls.empty()) entries_.erase(entry);
+    if (!entry->second->calls.empty()) return;
+    by_list_.erase(list_of(*entry->second->what));
+    entries_.erase(entry);
 }
 
 void Creates::remove_session(SessionId session) {

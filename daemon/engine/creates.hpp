@@ -62,6 +62,12 @@ class Creates {
         // The next call to look at. What begins later is refused, or not concerned.
         uint64_t tag = 0, number = 0;
         uint32_t rank = 0;
+        bool is_on_its_way = false;
+        // A rank has left, or the parent has ended, since the first call was looked at: once more, after the
+        // last one. So a departure holds up no earlier one.
+        bool again = false;
+
+        void note_another() { again = again || is_on_its_way; }
     };
 
     // `late`: called when an entry's alarm is due.
@@ -86,7 +92,7 @@ class Creates {
                                      by_rank_.upper_bound({parent, rank, UINT64_MAX})) |
                std::views::values;
     }
-    // From where the ending is; null: no more. The ending's place moves there.
+    // From where the ending is; null: no more, also not once more. The ending's place moves there.
     Entry* next(const GroupId& parent, Ending& ending) const;
     bool any_of(const GroupId& parent) const;
 
@@ -97,16 +103,25 @@ class Creates {
 
   private:
     using Key = std::tuple<GroupId, uint64_t, uint64_t>;  // parent, tag, number of the entry
+    using Entries = std::map<Key, std::unique_ptr<Entry>>;
     struct Place {
-        std::map<Key, std::unique_ptr<Entry>>::iterator entry;
+        Entries::iterator entry;
         uint32_t rank = 0;
     };
     using ByCall = std::map<std::pair<SessionId, uint64_t>, Place>;
     void remove(ByCall::iterator at);
 
+    // By parent, tag and ranks.
+    using List = std::tuple<GroupId, uint64_t, std::span<const uint32_t>>;
+    struct Before {
+        bool operator()(const List& a, const List& b) const;
+    };
+    static List list_of(const Creation& creation) { return {creation.parent, creation.tag, creation.ranks}; }
+
     Timers& timers_;
     std::function<void(Entry&)> late_;
-    std::map<Key, std::unique_ptr<Entry>> entries_;
+    Entries entries_;
+    std::map<List, Entries::iterator, Before> by_list_;
     ByCall by_call_;                                                     // by session and ticket
     std::map<std::tuple<GroupId, uint32_t, uint64_t>, Entry*> by_rank_;  // by parent, its rank, and tag
     uint64_t last_ = 0;                                                  // the number of the newest entry

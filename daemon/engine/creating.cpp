@@ -2,6 +2,7 @@
 #include "engine/creating.hpp"
 
 #include <algorithm>
+#include <bit>
 
 #include "core/child_name.hpp"
 #include "core/transcript.hpp"
@@ -35,6 +36,19 @@ std::string text_of_list(std::span<const uint32_t> ranks) {
         out += (i > 0 ? ", " : "") + std::to_string(ranks[i]);
     return ranks.size() <= listed_max ? out
                                       : out + " and " + std::to_string(ranks.size() - listed_max) + " more";
+}
+
+std::optional<uint32_t> Listed::first_common(const Listed& other, uint32_t from) const {
+    const size_t end = std::min(has_.size(), other.has_.size());
+    uint64_t wanted = ~uint64_t{0} << from % 64;
+    for (size_t i = from / 64; i < end; ++i, wanted = ~uint64_t{0})
+        if (const uint64_t both = has_[i] & other.has_[i] & wanted; both != 0)
+            return static_cast<uint32_t>(64 * i) + static_cast<uint32_t>(std::countr_zero(both));
+    return {};
+}
+
+size_t Creation::bytes_of_list(size_t ranks, uint32_t parent_size) {
+    return ranks * sizeof(uint32_t) + (parent_size + 63) / 64 * sizeof(uint64_t);
 }
 
 int64_t Creation::index_of(uint32_t parent_rank) const {
@@ -82,6 +96,7 @@ Creation creation_of(const GroupFacts& parent, const rendezvous::ProofPort& port
     out.parent_name = parent.name;
     out.name = created_name(parent.name, tag);
     out.ranks = ranks;
+    out.listed = Listed(ranks, parent.size());
     out.tag = tag;
     out.timeouts = parent.timeouts;
     out.parent_members = parent.members;

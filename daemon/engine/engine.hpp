@@ -157,7 +157,7 @@ class Engine final : public Service {
     uint64_t groups_visited() const;      // by all inputs so far; for tests of an input's cost
     uint64_t offers_looked_at() const;    // unexpected messages, by receives and probes so far
     uint64_t receives_looked_at() const;  // by messages that came, or were received
-    uint64_t creates_looked_at() const;   // by questions of other nodes so far
+    uint64_t creates_looked_at() const;   // to find lists that differ, and by questions; so far
     uint64_t rows_looked_at() const;      // the same for snapshots: ranks, operations, messages, opens
 
     // A group made without rendezvous: tests. `sessions` are those of this node's ranks, in rank order.

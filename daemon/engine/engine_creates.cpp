@@ -19,7 +19,8 @@ Result<uint64_t> Engine::Impl::create(const OpenRequest& request, const ChargeRe
             list = held->second.lock();
     if (list == nullptr) {
         NEXAR_TRY(list,
-                  request.tenant->charge(Resource::scratch_bytes, wanted.ranks.size() * sizeof(uint32_t)));
+                  request.tenant->charge(Resource::scratch_bytes,
+                                         Creation::bytes_of_list(wanted.ranks.size(), parent->facts.size())));
     }
     NEXAR_TRY(const uint64_t number, opening.open(open_of(request, **creation), charge, creation->get()));
     const Creates::Call call{request.session, request.ticket, number, list};
@@ -43,9 +44,10 @@ Result<CreationRef> Engine::Impl::begin_creation(Group& parent, const LocalRank&
         return fail(Errc::bad_state, "rank " + std::to_string(local.rank) + " creates a group with tag " +
                                          std::to_string(wanted.tag) +
                                          " already: wait for it, or give each its own tag");
-    if (const auto differs = end_differing_here(parent, {local.rank, wanted.tag, wanted.ranks}))
+    const Creates::Entry* same = creates.find(wanted.parent, wanted.tag, wanted.ranks);
+    if (const auto differs = end_differing_from(parent, {local.rank, wanted.tag, wanted.ranks}, same))
         return fail(*differs);
-    if (const Creates::Entry* same = creates.find(wanted.parent, wanted.tag, wanted.ranks)) return same->what;
+    if (same != nullptr) return same->what;
     return std::make_shared<const Creation>(
         creation_of(parent.facts, context.config.proof, wanted.ranks, wanted.tag));
 }
@@ -82,14 +84,15 @@ void Engine::Impl::rank_left(const GroupId& id, uint32_t rank) {
     if (gone) gone = group->explained(*gone);
     Creates::Ending& end = ending_creates[id];
     end.left.emplace(rank, std::move(gone));
-    end.tag = end.number = end.rank = 0;
+    end.note_another();
 }
 
 void Engine::Impl::end_creates(const Group& parent, const Error& error) {
     if (!creates.any_of(parent.facts.id)) return;
     Creates::Ending& end = ending_creates[parent.facts.id];
-    if (!end.all) end.all = parent.explained(error);
-    end.tag = end.number = end.rank = 0;
+    if (end.all) return;
+    end.all = parent.explained(error);
+    end.note_another();
 }
 
 // Parents in turns, an entry of each.

@@ -1,11 +1,13 @@
 // Engine::Impl: the parts of the engine, for its own files only: engine.cpp (its inputs), engine_groups.cpp
-// (the begin and the removal of groups), engine_messages.cpp (messages of other nodes), engine_snapshot.cpp.
+// (the begin and the removal of groups), engine_children.cpp, engine_creates.cpp and engine_creates_asked.cpp
+// (groups from groups), engine_ends.cpp, engine_messages.cpp (messages of other nodes), engine_snapshot.cpp.
 #pragma once
 
 #include <deque>
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -72,13 +74,16 @@ class Engine::Impl final : public GroupHost {
     void end_some_creates();
     bool end_next_creates(const GroupId& parent, Creates::Ending& end);
     // Who waits for whom (engine_creates_asked.cpp).
-    std::optional<Error> end_differing_here(const Group& parent, const Creates::Wanted& call);
+    std::optional<Error> end_differing_from(const Group& parent, const Creates::Wanted& wanted,
+                                            const Creates::Entry* same);
+    void end_differing_late(const Group& parent, Creates::Entry& entry);
+    Creates::Entry* create_of_rank_here(const GroupFacts& facts, uint32_t rank, uint64_t tag);
     void on_late_create(Creates::Entry& entry);
     void ask_about(Creates::Entry& entry);
     bool is_fresh(Creates::Entry& entry, const wire::CreateAnswer& answer);
     Creates::Entry* waits_elsewhere(const Group& group, const Creates::Wanted& call);
     bool append_paid(const Group& group, collectives::NodeIndex to, Bytes message,
-                     const Creates::Caller& payer);
+                     std::span<const SessionId> payers);
     void on_create_query(const Group& group, collectives::NodeIndex from, const wire::CreateQuery& query);
     void on_create_answer(const Group& group, collectives::NodeIndex from, const wire::CreateAnswer& answer);
     void end_differing(const Group& group, collectives::NodeIndex from, const wire::CreateAnswer& answer,

@@ -10,13 +10,15 @@ namespace {
 
 using Ranks = Creation::Ranks;
 
-// All the room that a host has for the parent's user in its control log with the other one.
+// All the room that a host has for a user (0: the parent's) in its control log with the other one.
 class Filled {
   public:
-    Filled(Cluster& cluster, const SimGroup& parent, uint32_t host)
+    Filled(Cluster& cluster, const SimGroup& parent, uint32_t host, uint32_t uid = 0)
         : mesh_(*cluster.hosts[host]->meshes[0]),
           to_(1 - host),
-          account_(cluster.hosts[host]->tenants.of("", 1000 + parent.id.counter % 3)->number) {}
+          account_(cluster.hosts[host]
+                       ->tenants.of("", uid != 0 ? uid : 1000 + static_cast<uint32_t>(parent.id.counter % 3))
+                       ->number) {}
     void fill() {
         while (mesh_.reserve(to_, account_, piece)) ++taken_;
     }
@@ -272,6 +274,29 @@ TEST_CASE("[Y19] with a full control log none of the two gets MISMATCH alone; wi
             REQUIRE(cluster.answer(*call) != nullptr);
             REQUIRE(cluster.answer(*call)->error().code == Errc::mismatch);
         }
+    }
+}
+
+TEST_CASE(
+    "[Y19] a user whose part of the control log is full silences no other one who calls with the same list") {
+    ClusterShape shape = shape_of(2);
+    shape.mesh.log.requests_bytes_max = 64 << 10;
+    shape.mesh.log.account_bytes_max = 16 << 10;
+    Cluster cluster(32, shape);
+    const SimGroup parent = cluster.make_group({0, 0, 1});
+    const auto call = [&](uint32_t rank, Ranks list, uint32_t uid) {
+        return create(cluster, parent, rank, {std::move(list), 5, 60s, Creation::no_timeouts, 0, uid});
+    };
+    const auto first = call(0, {0, 1, 2}, 7001), second = call(1, {0, 1, 2}, 7002);
+    cluster.run_for(300ms);
+    Filled log(cluster, parent, 0, 7001);
+    log.fill();
+    cluster.hosts[0]->on_arrival = [&log](link::PeerIndex) { log.fill(); };
+    const auto other = call(2, {2, 1, 0}, 7001);
+    cluster.run_for(10s);
+    for (const Cluster::Open* each : {&first, &second, &other}) {
+        REQUIRE(cluster.answer(*each) != nullptr);
+        REQUIRE(cluster.answer(*each)->error().code == Errc::mismatch);
     }
 }
 

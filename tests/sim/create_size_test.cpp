@@ -3,6 +3,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
 #include <cstdio>
+#include <numeric>
 
 #include "creation.hpp"
 
@@ -37,6 +38,11 @@ struct Crowd {
     SimGroup parent;
     std::vector<Cluster::Open> calls;
 };
+
+// [Y22] Of a parent of at most 64 ranks.
+size_t list_bytes(size_t ranks) {
+    return ranks * sizeof(uint32_t) + sizeof(uint64_t);
+}
 
 enum class How { rank_freed, own_freed, crashed };
 
@@ -109,6 +115,63 @@ TEST_CASE("[Y21] creates end where a turn may end one call only") {
     REQUIRE(crowd.ended() == pending);
 }
 
+TEST_CASE("[Y21] a rank that leaves holds up no call that waits for one that has left before") {
+    constexpr uint32_t leavers = 200;
+    Cluster cluster(1, shape_of(2));
+    std::vector<uint32_t> placement(leavers + 2, 1);
+    placement[0] = placement[1] = 0;
+    const SimGroup parent = cluster.make_group(placement);
+    // Rank 1's, in the order of their tags: 1,000 that wait for nobody who leaves, and one for the first who
+    // does.
+    for (uint64_t tag = 0; tag < 1000; ++tag)
+        REQUIRE(begin_create(cluster, parent, 1, {{0, 1}, tag, 60s}).accepted);
+    const auto waits = begin_create(cluster, parent, 1, {{1, 2}, 1000, 60s});
+    REQUIRE(waits.accepted);
+    engine::Engine& engine = *cluster.hosts[0]->engine;
+    uint32_t turns = 0;
+    for (; cluster.answer(waits) == nullptr && turns < leavers; ++turns) {
+        engine.on_message(cluster.clock.now(), link::PeerIndex(1),
+                          wire::RankGone{parent.id, 1, 2 + turns, 0, false, "it left", true});
+        engine.on_time(cluster.clock.now());
+    }
+    REQUIRE(cluster.answer(waits) != nullptr);
+    REQUIRE(turns <= 1 + 1001 / cluster.shape.engine.ends_per_turn_max);
+}
+
+// Half of the ranks have called with one list; each of the others calls with a list of its own, which has all
+// of the first half. None contradicts another [Y13]: they wait for the last rank.
+TEST_CASE(
+    "[Y21] a create costs what its list is long, however many wait with its tag, also when it is late") {
+    constexpr uint32_t half = 300, last = 2 * half;
+    Cluster cluster(1, shape_of(2));
+    std::vector<uint32_t> placement(last + 1, 0);
+    placement[last] = 1;
+    const SimGroup parent = cluster.make_group(placement);
+    engine::Engine& engine = *cluster.hosts[0]->engine;
+    constexpr uint64_t looks_max = 2 * (half + 2) + last / 64 + 1;
+    const auto call = [&](uint32_t rank, Creation::Ranks list) {
+        const uint64_t before = engine.creates_looked_at();
+        REQUIRE(begin_create(cluster, parent, rank, {std::move(list), 7, 600s}).accepted);
+        REQUIRE(engine.creates_looked_at() - before <= looks_max);
+    };
+    Creation::Ranks first(half);
+    std::iota(first.begin(), first.end(), 0u);
+    first.push_back(last);
+    for (uint32_t rank = 0; rank < half; ++rank) call(rank, first);
+    for (uint32_t rank = half; rank < last; ++rank) {
+        Creation::Ranks list = first;
+        list.push_back(rank);
+        call(rank, list);
+    }
+    const uint64_t before = engine.creates_looked_at();
+    const size_t lists = half + 1;
+    cluster.run_for(1500ms);  // all are late once
+    // Each looks at its list, and then, for whom it waits, at the ranks here [Y20].
+    REQUIRE(engine.creates_looked_at() > before);
+    REQUIRE(engine.creates_looked_at() - before <= lists * (looks_max + 2 * (last + 1)));
+    cluster.check();
+}
+
 TEST_CASE("[Y22] a list is charged once for all calls with it, until the last of them has ended") {
     Cluster cluster(2, shape_of(2));
     const SimGroup parent = cluster.make_group({0, 0, 1});
@@ -118,18 +181,18 @@ TEST_CASE("[Y22] a list is charged once for all calls with it, until the last of
     REQUIRE(used() == 0);
     Creation creation(cluster, parent, {2, 0, 1}), other(cluster, parent, {0, 2}, 4);
     REQUIRE(creation.start(0));
-    REQUIRE(used() == 12);
+    REQUIRE(used() == list_bytes(3));
     REQUIRE(creation.start(1));
-    REQUIRE(used() == 12);
+    REQUIRE(used() == list_bytes(3));
     REQUIRE(other.start(0));
-    REQUIRE(used() == 20);
+    REQUIRE(used() == list_bytes(3) + list_bytes(2));
     cancel(cluster, creation.calls[0]);
-    REQUIRE(used() == 20);
+    REQUIRE(used() == list_bytes(3) + list_bytes(2));
     REQUIRE(creation.start(0));
     REQUIRE(creation.start(2));
     cluster.run_for(100ms);
     REQUIRE(creation.all_ok());
-    REQUIRE(used() == 8);
+    REQUIRE(used() == list_bytes(2));
     cluster.end_session(parent, 0, false);
     cluster.run_for(1s);
     REQUIRE(used() == 0);
@@ -147,25 +210,25 @@ TEST_CASE("[Y24] each user pays for a list while calls of its own have it, and f
         return out;
     };
     const auto first = call(0, 7001), second = call(1, 7002), third = call(2, 7001);
-    REQUIRE(used(7001) == 16);
-    REQUIRE(used(7002) == 16);
+    REQUIRE(used(7001) == list_bytes(4));
+    REQUIRE(used(7002) == list_bytes(4));
     cancel(cluster, first);  // who made it first
-    REQUIRE(used(7001) == 16);
+    REQUIRE(used(7001) == list_bytes(4));
     cancel(cluster, third);
     REQUIRE(used(7001) == 0);
-    REQUIRE(used(7002) == 16);
+    REQUIRE(used(7002) == list_bytes(4));
     const auto again = call(0, 7001);
-    REQUIRE(used(7001) == 16);
+    REQUIRE(used(7001) == list_bytes(4));
     cancel(cluster, second);
     REQUIRE(used(7002) == 0);
-    REQUIRE(used(7001) == 16);
+    REQUIRE(used(7001) == list_bytes(4));
     cancel(cluster, again);
     REQUIRE(used(7001) == 0);
 }
 
 TEST_CASE("[Y24] a user without room for the list is refused, also where another one's call has it") {
     ClusterShape shape = shape_of(2);
-    shape.tenants.total(Resource::scratch_bytes) = 20;
+    shape.tenants.total(Resource::scratch_bytes) = list_bytes(3) + 8;
     shape.tenants.share_percent = 100;
     Cluster cluster(5, shape);
     const SimGroup parent = cluster.make_group({0, 0, 1});
@@ -181,7 +244,7 @@ TEST_CASE("[Y24] a user without room for the list is refused, also where another
 
 TEST_CASE("[Y22] without room for its list a create is refused, and nothing of it stays") {
     ClusterShape shape = shape_of(2);
-    shape.tenants.total(Resource::scratch_bytes) = 16;
+    shape.tenants.total(Resource::scratch_bytes) = list_bytes(3);
     shape.tenants.share_percent = 100;
     Cluster cluster(3, shape);
     const SimGroup parent = cluster.make_group({0, 1, 1});
