@@ -26,12 +26,19 @@ class Yields {
     // What a short one saves: measured, two hosts with a processor each, 8 bytes: 20 us by four yields each,
     // 55 by sleeps.
     static constexpr Duration worth{5'000};
+    // Between pieces of bulk. Others' pieces, of 100 to 300 us each, are not what computes; and a pause costs
+    // only the latency of others, while each yield beside what computes costs bulk a tick of 4 ms.
+    static constexpr Duration long_between_pieces{1'500'000};
+    static constexpr Duration pause_max_between_pieces{100'000'000};
+
+    Yields() = default;
+    Yields(Duration long_at, Duration pause_at_most) : long_at_(long_at), pause_at_most_(pause_at_most) {}
 
     bool pays(Time now) const { return ns_of(now) >= again_.load(std::memory_order_relaxed); }
     // False: it was a long one, so yields do not pay any more.
     bool ended(Time began, Time now) {
         const Duration took = now - began;
-        if (took < long_yield) {
+        if (took < long_at_) {
             short_.store(short_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
             return true;
         }
@@ -39,7 +46,7 @@ class Yields {
         if (ns_of(began) < again_.load(std::memory_order_relaxed)) return false;
         const bool was_worth_it = took / worth <= short_.exchange(0, std::memory_order_relaxed);
         const Duration doubled(2 * pause_.load(std::memory_order_relaxed));
-        const Duration next = std::min(was_worth_it ? took : std::max(took, doubled), pause_max);
+        const Duration next = std::min(was_worth_it ? took : std::max(took, doubled), pause_at_most_);
         pause_.store(next.count(), std::memory_order_relaxed);
         again_.store(ns_of(now + next), std::memory_order_relaxed);
         return false;
@@ -48,6 +55,7 @@ class Yields {
   private:
     static int64_t ns_of(Time time) { return time.time_since_epoch().count(); }
 
+    const Duration long_at_ = long_yield, pause_at_most_ = pause_max;
     std::atomic<int64_t> again_{INT64_MIN / 2};  // when the pause ends
     std::atomic<int64_t> pause_{0};              // the latest
     std::atomic<int64_t> short_{0};              // short ones since then; a few of several threads are lost

@@ -55,6 +55,11 @@ bool yield(Yields& yields, Time& now) {
     return yields.ended(began, now);
 }
 
+void Courtesy::give_way() {
+    Time now = Loop::now();
+    loop::yield(yields_, now);
+}
+
 bool WaitPolicy::try_slices() {
     return has_choice_ = set_slice(Slice::control) && set_slice(Slice::usual);
 }

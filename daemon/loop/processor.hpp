@@ -24,6 +24,16 @@ bool set_slice(Slice slice);
 // Yields the processor, if that pays; `now`: the time, also afterwards. False: sleep instead.
 bool yield(Yields& yields, Time& now);
 
+// Between two pieces of bulk: the control loop, a program that waits for a result, and other pieces come
+// before the next one, which they would otherwise only at the kernel's tick, up to 4 ms later. If that pays.
+class Courtesy {
+  public:
+    void give_way();  // of the thread that calls
+
+  private:
+    Yields yields_{Yields::long_between_pieces, Yields::pause_max_between_pieces};
+};
+
 // How the control loop waits: it yields, with the kernel's own slice, as long as yields are short; beside
 // threads that compute it sleeps, and has the shortest slice, so that it runs as soon as it is woken. Not
 // always the shortest: a yield forfeits what is left of a slice, so among threads that only yield one with

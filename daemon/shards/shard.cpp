@@ -65,6 +65,7 @@ class Shard::Thread {
     transport::QuicCarrier carrier_;
     connections::BulkConnections connections_;
     Yields yields_;
+    loop::Courtesy courtesy_;
     bool pushed_ = false;              // an event since the control loop was notified last
     uint64_t datagrams_received_ = 0;  // the socket's count at the last has_received()
 };
@@ -199,6 +200,7 @@ void Shard::Thread::run() {
         flush_events();
         if (work > 0) {
             active = now;
+            courtesy_.give_way();
             continue;
         }
         now = loop::Loop::now();

@@ -101,6 +101,7 @@ bool Pool::may_sleep(Worker& w) {
 
 void Pool::run(Worker& w) {
     loop::set_slice(loop::Slice::bulk);
+    loop::Courtesy courtesy;
     while (true) {
         const auto piece = waiting_.take();
         if (!piece) {
@@ -111,6 +112,7 @@ void Pool::run(Worker& w) {
         }
         if (w.done_outbox.waits()) report(w);
         run_piece(w, *piece);
+        courtesy.give_way();
     }
 }
 

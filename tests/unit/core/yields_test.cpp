@@ -86,4 +86,12 @@ TEST_CASE("long yields that the short ones between them pay for cost their own t
     }
 }
 
+TEST_CASE("bulk gives way to the pieces of others always, and rarely to what computes", "[core][K34]") {
+    Yields pieces(Yields::long_between_pieces, Yields::pause_max_between_pieces);
+    const Duration second = 1000 * millisecond;
+    CHECK(yields_in(pieces, Duration{0}, second, millisecond) == 1000);
+    yields_in(pieces, second, second, 4 * millisecond);                         // its pauses become long
+    CHECK(yields_in(pieces, 2 * second, 10 * second, 4 * millisecond) <= 100);  // 4 % of the time
+}
+
 }  // namespace nexar
