@@ -32,6 +32,8 @@ struct Announced {
 
 // The phase before sleeping. `no`: the word has not changed.
 Session::Polled Session::poll_awake(uint32_t& word, uint32_t expected) {
+    const uint32_t bulk = shm::load_relaxed(connection_->daemon().bulk_threads);
+    if (!Yields::may_pay(bulk, usable_cores())) return Polled::no;  // nor does spinning, then
     const Duration window = window_.window();
     // Spinning needs a core per waiter: the waiters of this process, or all sessions with operations in
     // flight.

@@ -23,6 +23,7 @@
 #include "local/user_sockets.hpp"
 #include "loop/loop.hpp"
 #include "loop/shut_out.hpp"
+#include "shm/words.hpp"
 
 namespace nexar::local {
 
@@ -105,6 +106,11 @@ class Server final : public engine::Clients {
     // Ends all sessions: clients get DAEMON_LOST at once. No new session is accepted.
     void stop(Time now, const std::string& reason);
 
+    // In the page that clients see: how many of the daemon's threads have bulk work [K35]. They count
+    // themselves there (AtWork), and end before this does.
+    uint32_t& bulk_count() { return page().bulk_threads; }
+    uint32_t bulk_threads() const { return shm::load_relaxed(page().bulk_threads); }
+
     size_t sessions() const { return sessions_.size(); }
     // Why holes in clients' memory are filled on the daemon's account [S18]; empty: they are not.
     const std::string& holes_unguarded() const { return holes_unguarded_; }
@@ -171,7 +177,7 @@ class Server final : public engine::Clients {
     void update_busy(Row& row);  // one of its slots may have been taken or ended
     void publish_busy();
     void forget_handshakes();
-    nexar_shm_daemon_page& page() { return *reinterpret_cast<nexar_shm_daemon_page*>(page_.page); }
+    nexar_shm_daemon_page& page() const { return *reinterpret_cast<nexar_shm_daemon_page*>(page_.page); }
 
     ServerConfig config_;
     engine::Service* service_;

@@ -64,13 +64,20 @@ bool WaitPolicy::try_slices() {
     return has_choice_ = set_slice(Slice::control) && set_slice(Slice::usual);
 }
 
-bool WaitPolicy::yield(Time& now) {
+void WaitPolicy::use(bool short_slice) {
+    if (!has_choice_ || is_short_ == short_slice) return;
+    is_short_ = short_slice;
+    set_slice(short_slice ? Slice::control : Slice::usual);
+}
+
+bool WaitPolicy::yield(Time& now, bool may_pay) {
+    if (!may_pay) {
+        use(true);
+        return false;
+    }
     if (!yields_.pays(now)) return false;
     const bool was_short = loop::yield(yields_, now);
-    if (has_choice_ && is_short_ == was_short) {
-        is_short_ = !was_short;
-        set_slice(is_short_ ? Slice::control : Slice::usual);
-    }
+    use(!was_short);
     return was_short;
 }
 

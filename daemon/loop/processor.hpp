@@ -31,19 +31,22 @@ class Courtesy {
     void give_way();  // of the thread that calls
 
   private:
-    Yields yields_{Yields::long_between_pieces, Yields::pause_max_between_pieces};
+    Yields yields_ = Yields::between_pieces();
 };
 
 // How the control loop waits: it yields, with the kernel's own slice, as long as yields are short; beside
-// threads that compute it sleeps, and has the shortest slice, so that it runs as soon as it is woken. Not
+// threads that compute, or bulk of this daemon's, it sleeps, and has the shortest slice, so that it runs as
+// soon as it is woken. Not
 // always the shortest: a yield forfeits what is left of a slice, so among threads that only yield one with
 // short slices takes many turns for one of the others. Of the thread that calls.
 class WaitPolicy {
   public:
     bool try_slices();  // finds out whether slices can be chosen, before the first yield; false: they cannot
-    bool yield(Time& now);
+    bool yield(Time& now, bool may_pay);  // `may_pay`: Yields::may_pay()
 
   private:
+    void use(bool short_slice);
+
     Yields yields_;
     bool has_choice_ = false, is_short_ = false;
 };

@@ -71,6 +71,7 @@ class Member final : private local::Descriptors, private PlaneListener {
     bool step(Time now);  // true: there was work
     Time wake_at() const;
     bool prepare_to_sleep();  // false: work has arrived
+    uint32_t bulk_threads() const { return server_->bulk_threads(); }
     void on_woken();
 
     bool quiet() const { return engine_->quiet(); }

@@ -131,6 +131,7 @@ Result<void> Member::build_shards(const Entry& entry, const quic::Identity& iden
         c.mesh.incarnation = needs_.incarnation.nonce;
         c.watch.interval = config::seconds(needs_.config.heartbeat_interval);
         c.watch.timeout = config::seconds(needs_.config.heartbeat_timeout);
+        c.at_work = &server_->bulk_count();
         c.yield_window = Duration(static_cast<int64_t>(needs_.config.yield_microseconds * 1000));
         NEXAR_TRY(auto shard, shards::Shard::start(std::move(c), needs_.wakeup));
         shards_.push_back(std::move(shard));

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "core/cores.hpp"
 #include "node/wall_clock.hpp"
 
 namespace nexar::node {
@@ -263,7 +264,7 @@ Time Node::turn() {
         const bool worked = step(now);
         if (worked) active_ = now;
         now = loop::Loop::now();
-        if (!worked) idles = now - active_ >= window || !wait_policy_.yield(now);
+        if (!worked) idles = now - active_ >= window || !wait_policy_.yield(now, yields_may_pay());
     }
     if (!idles) return now;
     sleeping_ = true;
@@ -272,6 +273,10 @@ Time Node::turn() {
     if (is_idle && !step(now)) return wake_at();
     active_ = now;
     return now;
+}
+
+bool Node::yields_may_pay() const {
+    return !member_ || Yields::may_pay(member_->bulk_threads(), usable_cores());
 }
 
 Time Node::wake_at() const {

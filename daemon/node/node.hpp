@@ -69,6 +69,7 @@ class Node final : private control::Facade {
     bool step(Time now);
     void step_joiner(Time now);
     void end_join(Result<void> result);
+    bool yields_may_pay() const;
     Time wake_at() const;
     void stop(const std::string& reason);
     void drain(Time now);

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <time.h>
 
+#include "core/at_work.hpp"
 #include "core/check.hpp"
 #include "core/secret.hpp"
 #include "loop/loop.hpp"
@@ -66,6 +67,7 @@ class Shard::Thread {
     connections::BulkConnections connections_;
     Yields yields_;
     loop::Courtesy courtesy_;
+    AtWork at_work_;
     bool pushed_ = false;              // an event since the control loop was notified last
     uint64_t datagrams_received_ = 0;  // the socket's count at the last has_received()
 };
@@ -197,6 +199,7 @@ void Shard::Thread::run() {
             work += port_->flush(now) ? 1u : 0u;
         if (tcp_) work += tcp_->flush(now, connections_.events()) ? 1u : 0u;
         work += has_received() ? 1u : 0u;
+        mesh_.has_transfers() ? at_work_.begin(config_.at_work) : at_work_.end();
         flush_events();
         if (work > 0) {
             active = now;

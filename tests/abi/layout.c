@@ -258,6 +258,7 @@ AT(nexar_shm_daemon_page, tick_ns, 64);
 AT(nexar_shm_daemon_page, sleeping, 128);
 AT(nexar_shm_daemon_page, sleep, 136);
 AT(nexar_shm_daemon_page, busy_sessions, 192);
+AT(nexar_shm_daemon_page, bulk_threads, 196);
 SIZE(nexar_shm_daemon_page, 256);
 AT(nexar_shm_alive_page, alive, 0);
 SIZE(nexar_shm_alive_page, 64);

@@ -87,11 +87,46 @@ TEST_CASE("long yields that the short ones between them pay for cost their own t
 }
 
 TEST_CASE("bulk gives way to the pieces of others always, and rarely to what computes", "[core][K34]") {
-    Yields pieces(Yields::long_between_pieces, Yields::pause_max_between_pieces);
+    Yields pieces = Yields::between_pieces();
     const Duration second = 1000 * millisecond;
     CHECK(yields_in(pieces, Duration{0}, second, millisecond) == 1000);
     yields_in(pieces, second, second, 4 * millisecond);                         // its pauses become long
     CHECK(yields_in(pieces, 2 * second, 10 * second, 4 * millisecond) <= 100);  // 4 % of the time
+}
+
+TEST_CASE("bulk goes on giving way where one yield in many is long", "[core][K34]") {
+    Yields pieces = Yields::between_pieces();
+    const Duration piece = 300 * microsecond, long_one = 2 * millisecond;
+    Duration d{0}, worked{0}, lost{0};
+    size_t long_ones = 0;
+    while (long_ones < 100) {
+        bool short_ones_paid = true;
+        for (int i = 0; i < 80; ++i) {
+            d += piece;
+            worked += piece;
+            short_ones_paid &= pieces.pays(at(d)) && pieces.ended(at(d), at(d + 10 * microsecond));
+        }
+        CHECK(short_ones_paid);
+        CHECK_FALSE(pieces.ended(at(d), at(d + long_one)));
+        d += long_one;
+        lost += long_one;
+        ++long_ones;
+        CHECK_FALSE(pieces.pays(at(d)));
+        CHECK(pieces.pays(at(d + long_one)));  // the pause is no longer than that one was
+        d += long_one;
+        worked += long_one;
+    }
+    CHECK(10 * lost < worked);
+}
+
+TEST_CASE("yields may pay without bulk, and beside it with processors for the loop and the waiter",
+          "[core][K35]") {
+    for (const unsigned cores : {0u, 1u, 2u, 64u}) CHECK(Yields::may_pay(0, cores));
+    for (const unsigned cores : {0u, 1u, 2u}) CHECK_FALSE(Yields::may_pay(1, cores));
+    CHECK(Yields::may_pay(1, 3));
+    CHECK(Yields::may_pay(6, 8));
+    CHECK_FALSE(Yields::may_pay(7, 8));
+    CHECK_FALSE(Yields::may_pay(UINT32_MAX, 8));
 }
 
 }  // namespace nexar

@@ -465,8 +465,10 @@ TEST_CASE("memory of nexar_alloc is used in place, ordinary memory is copied, an
 // How long a wait may stay awake is the application's choice; the counters say what it came to.
 TEST_CASE("waits yield before they sleep, as long as they may, and sleep at once where they may not",
           "[local]") {
-    ThreadDaemon daemon;
-    const auto waits = [&](int64_t spin_us) {
+    const auto waits = [](int64_t spin_us, uint32_t bulk_threads = 0) {
+        DaemonOptions daemon_options;
+        daemon_options.bulk_threads = bulk_threads;
+        ThreadDaemon daemon(daemon_options);
         nexar_session_options options;
         nexar_session_options_init(&options, sizeof options);
         options.socket_path = daemon.path().c_str();
@@ -489,9 +491,12 @@ TEST_CASE("waits yield before they sleep, as long as they may, and sleep at once
     };
 
     const auto awake = waits(100'000), asleep = waits(0);
+    const auto beside_bulk = waits(100'000, UINT32_MAX);  // more than this machine has processors [K35]
 
     CHECK(awake.waits_yielded + awake.waits_spun > 0);
     CHECK(awake.waits_slept > 0);
     CHECK(asleep.waits_yielded + asleep.waits_spun == 0);
     CHECK(asleep.waits_slept > 0);
+    CHECK(beside_bulk.waits_yielded + beside_bulk.waits_spun == 0);
+    CHECK(beside_bulk.waits_slept > 0);
 }

@@ -75,6 +75,7 @@ void run_daemon(const std::string& path, const DaemonOptions& options, std::atom
     if (!server) std::fprintf(stderr, "test daemon: %s\n", server.error().text.c_str());
     NEXAR_CHECK(server);
     engine.clients = server->get();
+    (*server)->bulk_count() = options.bulk_threads;
     if (ready_fd >= 0) NEXAR_CHECK(::write(ready_fd, "r", 1) == 1);
     while (!stop.load()) {
         std::unique_lock lock(turn);

@@ -22,6 +22,7 @@ struct DaemonOptions {
     local::SessionLimits limits;
     bool memfds_in_place = true;
     bool closings_wait = false;
+    uint32_t bulk_threads = 0;  // as if so many had work
 };
 
 // Runs until `stop`; the counters are for tests of the same process.

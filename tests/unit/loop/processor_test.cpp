@@ -104,7 +104,7 @@ TEST_CASE("a loop that waits has the short slice only while its yields are long"
         const auto wait = [&] {
             Time now = Loop::now();
             const Time began = now;
-            const bool goes_on = policy.yield(now);
+            const bool goes_on = policy.yield(now, true);
             if (now == began) return;  // it did not pay
             (goes_on ? was_short : was_long) = true;
             if (has_choice) CHECK((own().runtime == before) == goes_on);
@@ -127,6 +127,22 @@ TEST_CASE("a loop that waits has the short slice only while its yields are long"
         was_short = false;
         while (!was_short && Loop::now() < until) wait();
         CHECK(was_short);
+    });
+}
+
+TEST_CASE("a loop beside bulk does not yield, and has the short slice until it yields again", "[loop][K35]") {
+    in_a_thread([] {
+        const uint64_t before = own().runtime;
+        WaitPolicy policy;
+        const bool has_choice = policy.try_slices();
+        Time now = Loop::now();
+        const Time began = now;
+        CHECK_FALSE(policy.yield(now, false));
+        CHECK(now == began);
+        if (has_choice) CHECK(own().runtime < before);
+        const Time until = Loop::now() + std::chrono::minutes(1);
+        while (!policy.yield(now, true) && now < until) now = Loop::now();
+        CHECK(own().runtime == before);
     });
 }
 

@@ -59,6 +59,7 @@ struct Node {
     loop::Wakeup wakeup;  // outlives the shard
     Gate gate;            // the same
     std::unique_ptr<Shard> shard;
+    uint32_t at_work = 0;  // the same: counts the shard while it has transfers
     std::shared_ptr<link::Traffic> traffic = std::make_shared<link::Traffic>();  // with the other
     std::map<uint64_t, Terminal> ends;
     std::vector<std::string> garbage, downs;
@@ -78,10 +79,12 @@ struct Node {
         c.incarnation = incarnation;
         c.mesh.incarnation = incarnation.nonce;
         c.yield_window = yield_window;
+        c.at_work = &at_work;
         auto made = Shard::start(std::move(c), wakeup);
         if (!made) FAIL(made.error().text);
         shard = std::move(*made);
     }
+    uint32_t working() { return std::atomic_ref(at_work).load(); }
     void collect() {
         while (auto event = shard->poll_event()) {
             if (auto* state = std::get_if<connections::BulkState>(&*event)) {

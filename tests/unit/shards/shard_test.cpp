@@ -99,6 +99,29 @@ TEST_CASE("what a shard has counted is known when its transfer has ended", "[sha
     CHECK(bulk_of(pair.b.traffic->read().sent) == bulk_of(pair.a.traffic->read().received));
 }
 
+TEST_CASE("a shard counts itself while it has transfers that have not ended", "[shards][K35]") {
+    Pair pair;
+    pair.introduce();
+    CHECK(pair.run([&] { return pair.a.working() == 0; }));
+    Transfers t(1, 2, 100'000, true);
+    pair.a.shard->post(t.recvs(peer_b, 100));
+    CHECK(pair.run([&] { return pair.a.working() == 1; }));
+    CHECK(pair.b.working() == 0);  // it has been granted what it does not send yet
+    pair.b.shard->post(t.sends(peer_a, 200));
+    REQUIRE(pair.run([&] { return pair.a.over() == 2 && pair.b.over() == 2; }));
+    CHECK(pair.run([&] { return pair.a.working() + pair.b.working() == 0; }));
+    Transfers unanswered(2, 1, 100'000, true);
+    pair.a.shard->post(unanswered.recvs(peer_b, 300));
+    CHECK(pair.run([&] { return pair.a.working() == 1; }));
+    pair.a.shard->post(Withdraw{key(2, 0).op});
+    CHECK(pair.run([&] { return pair.a.working() == 0; }));
+    Transfers last(3, 1, 100'000, true);
+    pair.a.shard->post(last.recvs(peer_b, 400));
+    CHECK(pair.run([&] { return pair.a.working() == 1; }));
+    pair.a.shard.reset();
+    CHECK(pair.a.working() == 0);
+}
+
 TEST_CASE("the counters of a shard that is held amid a turn are read without it", "[shards][U10][C7]") {
     Pair pair;
     pair.introduce();
