@@ -22,6 +22,7 @@ class AtWork {
         count_ = count;
         std::atomic_ref(*count_).fetch_add(1, std::memory_order_relaxed);
     }
+    bool counts() const { return count_ != nullptr; }
     void end() {
         if (count_ == nullptr) return;
         std::atomic_ref(*count_).fetch_sub(1, std::memory_order_relaxed);

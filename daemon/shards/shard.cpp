@@ -185,7 +185,7 @@ bool Shard::Thread::may_sleep() {
 
 void Shard::Thread::run() {
     loop::set_slice(loop::Slice::bulk);
-    Time active = loop::Loop::now();
+    Time active = loop::Loop::now(), worked = active;
     while (!shard_->stopping_.load(std::memory_order_acquire)) {
         Time now = loop::Loop::now();
         size_t work = apply_commands(now);
@@ -199,7 +199,9 @@ void Shard::Thread::run() {
             work += port_->flush(now) ? 1u : 0u;
         if (tcp_) work += tcp_->flush(now, connections_.events()) ? 1u : 0u;
         work += has_received() ? 1u : 0u;
-        mesh_.has_transfers() ? at_work_.begin(config_.at_work) : at_work_.end();
+        if (work > 0) worked = now;
+        mesh_.has_transfers() && now < worked + config_.stalled_after ? at_work_.begin(config_.at_work)
+                                                                      : at_work_.end();
         flush_events();
         if (work > 0) {
             active = now;
@@ -209,7 +211,8 @@ void Shard::Thread::run() {
         now = loop::Loop::now();
         if (now - active < config_.yield_window && loop::yield(yields_, now)) continue;
         shard_->wakeup_.announce_sleep();
-        if (may_sleep()) sleep(wake_at());
+        if (may_sleep())
+            sleep(at_work_.counts() ? std::min(wake_at(), worked + config_.stalled_after) : wake_at());
         shard_->wakeup_.awake();
         // One turn without the yield phase: a wake-up that brings no work sleeps again at once.
         active = loop::Loop::now() - config_.yield_window;

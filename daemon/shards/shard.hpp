@@ -33,9 +33,10 @@ struct ShardConfig {
     std::optional<std::array<std::byte, 32>> reset_secret;
     connections::BulkWatchConfig watch;
     Duration yield_window{50'000};
-    uint32_t* at_work = nullptr;  // counts the shard while it has transfers (AtWork)
-    bool tcp = false;             // bulk data over TCP as well, on the same port
-    bool tcp_plain = false;       // and without encryption, where the other end wants that too
+    uint32_t* at_work = nullptr;         // counts the shard while it has transfers that move (AtWork)
+    Duration stalled_after{10'000'000};  // without work: they wait for something else than this shard
+    bool tcp = false;                    // bulk data over TCP as well, on the same port
+    bool tcp_plain = false;              // and without encryption, where the other end wants that too
 };
 
 // Commands from the control loop to the shard; connections::KnownPeer is one more.

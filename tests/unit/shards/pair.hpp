@@ -59,7 +59,8 @@ struct Node {
     loop::Wakeup wakeup;  // outlives the shard
     Gate gate;            // the same
     std::unique_ptr<Shard> shard;
-    uint32_t at_work = 0;  // the same: counts the shard while it has transfers
+    uint32_t at_work = 0;  // the same: counts the shard while it has transfers that move
+    Duration stalled_after = std::chrono::hours(1);
     std::shared_ptr<link::Traffic> traffic = std::make_shared<link::Traffic>();  // with the other
     std::map<uint64_t, Terminal> ends;
     std::vector<std::string> garbage, downs;
@@ -80,6 +81,7 @@ struct Node {
         c.mesh.incarnation = incarnation.nonce;
         c.yield_window = yield_window;
         c.at_work = &at_work;
+        c.stalled_after = stalled_after;
         auto made = Shard::start(std::move(c), wakeup);
         if (!made) FAIL(made.error().text);
         shard = std::move(*made);

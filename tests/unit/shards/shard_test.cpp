@@ -122,6 +122,27 @@ TEST_CASE("a shard counts itself while it has transfers that have not ended", "[
     CHECK(pair.a.working() == 0);
 }
 
+TEST_CASE("a shard does not count itself for transfers that stand still", "[shards][K35]") {
+    Pair pair;
+    pair.a.shard.reset();
+    pair.a.stalled_after = 1ms;
+    pair.a.start(2);
+    pair.introduce();
+    const auto frames = [&] {
+        uint64_t out = 0;
+        for (const link::Amount& each : pair.a.shard->traffic().sent) out += each.frames;
+        return out;
+    };
+    const uint64_t before = frames();
+    Transfers t(1, 2, 100'000, true);
+    pair.a.shard->post(t.recvs(peer_b, 100));
+    REQUIRE(pair.run([&] { return frames() > before; }));  // the grants
+    REQUIRE(pair.run([&] { return pair.a.working() == 0; }));
+    CHECK(pair.a.over() == 0);
+    pair.b.shard->post(t.sends(peer_a, 200));
+    REQUIRE(pair.run([&] { return pair.a.over() == 2; }));
+}
+
 TEST_CASE("the counters of a shard that is held amid a turn are read without it", "[shards][U10][C7]") {
     Pair pair;
     pair.introduce();
