@@ -167,6 +167,16 @@ struct PlanTable {
   segmentBytes @4 :UInt64;
   lanes @5 :UInt32;
   bulkShards @6 :UInt16;
+  # From plan function 3 on (docs/protocol/planning.md).
+  smallStartNs @7 :UInt32;
+  smallPsPerByte @8 :UInt32;
+  bulkStartNs @9 :UInt32;
+  bulkPsPerByte @10 :UInt32;
+  memoryPsPerByte @11 :UInt32;
+  sharedPsPerByte @12 :UInt32;
+  largeMessageBytes @13 :UInt64;
+  ringNodesMax @14 :UInt32;
+  family @15 :UInt8;
 }
 struct GroupPrepare {
   group @0 :GroupId;

@@ -1,8 +1,8 @@
 // Halving-doubling all-reduce (Rabenseifner, "Optimization of Collective Reduction Operations", 2004): a
 // reduce-scatter by recursive halving, then an all-gather by recursive doubling. When n is no power of two,
-// nodes are folded (folding.hpp). plan() does not choose it: a ring moves as many bytes, all of them between
-// neighbours, and needs no step to wait for the one before; for data so short that steps count, recursive
-// doubling has half of its steps.
+// nodes are folded (folding.hpp). For the sizes between recursive doubling, which has half of its steps and
+// moves all of the data in each, and the ring, which moves as many bytes in more steps, but all of them
+// between neighbours, and needs no step to wait for the one before.
 //
 // Steps: 2 log2(p), and 2 more when folded. Bytes: (p-1)/p of the data twice from each of p nodes; a folded
 // pair the whole data both ways.

@@ -1,7 +1,9 @@
 #include "collectives/plan.hpp"
 
 #include <algorithm>
+#include <initializer_list>
 
+#include "collectives/choice.hpp"
 #include "collectives/cost.hpp"
 
 namespace nexar::collectives {
@@ -15,22 +17,12 @@ uint32_t width_of(const Shape& shape) {
     return static_cast<uint32_t>(partial_bytes(shape.element_bytes, shape.partials));
 }
 
-Algorithm deterministic(OpKind kind) {
-    switch (kind) {
-#define NEXAR_DETERMINISTIC(name, algorithm) \
-    case OpKind::name:                       \
-        return Algorithm::algorithm;
-#include "operations.def"
-        default:
-            return Algorithm::local;  // no other kind has such partials
-    }
-}
-
 // What a node sends of each element, at most.
 uint64_t partials_of_node(const Shape& shape, const Layout& layout) {
     return shape.partials == Partials::tree ? std::max<uint64_t>(1, layout.subtrees_max()) : 1;
 }
 
+// Plan functions 1 and 2: by size.
 Algorithm choose(const Shape& shape, uint64_t bytes, const Layout& layout, const PlanTable& table) {
     if (layout.nodes() <= 1) return Algorithm::local;
     // An op without data still synchronises: its barrier carries the descriptors that are compared.
@@ -83,14 +75,69 @@ SegmentShape segment_of(const Plan& plan, const Shape& shape, const Layout& layo
     return out;
 }
 
+// What the model would say of a plan that size chose; it may have an algorithm that older functions had not.
+std::vector<Candidate> beside(const Plan& plan, const Candidates& candidates) {
+    std::vector<Candidate> out;
+    for (Candidate one : candidates.all()) {
+        one.chosen = one.algorithm == plan.algorithm && one.cls == plan.cls;
+        one.why_not = one.chosen ? nullptr : "by size: the plan function has no model";
+        out.push_back(one);
+    }
+    return out;
+}
+
+// `considered`: null, or what the plan was chosen from.
+Plan planned(const Shape& given, const Layout& layout, const PlanTable& table,
+             std::vector<Candidate>* considered) {
+    const OpRow& row = row_of(given.kind);
+    const Shape shape = gathered_shape(given);
+    const uint64_t count = row.has_elements && !has_own_counts(row) ? shape.count : 0;
+    const uint64_t blocks = row.makes_groups ? layout.size() : row_blocks(row, layout.size());
+    // Not known where each rank has its own lists of counts: any length, so the bulk class.
+    const uint64_t bytes =
+        has_own_counts(row) ? UINT64_MAX : (row.makes_groups ? 1 : count) * width_of(shape) * blocks;
+
+    Plan out;
+    const uint64_t most = table.small_bytes_max / partials_of_node(shape, layout);
+    out.cls = bytes <= most ? link::Class::small : link::Class::bulk;
+    out.chunk_bytes = table.chunk_bytes;
+    if (layout.nodes() <= 1) return out;
+    out.segments = segments_of(row, count, width_of(shape), layout.size(), table.segment_bytes);
+    if (table.version < 3 || bytes == 0) {
+        out.algorithm = as_of(table.version, choose(shape, bytes, layout, table));
+        if (considered != nullptr && bytes == 0)
+            considered->push_back({out.algorithm, out.cls, {}, 0, nullptr, true});
+        if (considered != nullptr && bytes > 0) {
+            PlanTable shown = table;
+            shown.model = CostModel{};
+            *considered = beside(out, candidates_of(shape, layout, shown, {bytes, most, out.segments}));
+        }
+    } else {
+        const Candidates candidates = candidates_of(shape, layout, table, {bytes, most, out.segments});
+        for (const Candidate& one : candidates.all()) {
+            if (one.chosen) out.algorithm = one.algorithm, out.cls = one.cls;
+            if (considered != nullptr) considered->push_back(one);
+        }
+    }
+    out.lanes = std::min(table.lanes, out.segments);
+    out.phases = cost_of(out.algorithm).phases(segment_of(out, shape, layout, 0));
+    return out;
+}
+
 }  // namespace
 
 uint64_t PlanTable::hash(uint32_t bulk_shards) const {
     uint64_t h = 0xcbf29ce484222325u;  // FNV-1a over 64-bit words
-    for (uint64_t word : {uint64_t{version}, small_bytes_max, doubling_bytes_max, uint64_t{chunk_bytes},
-                          segment_bytes, uint64_t{lanes}, uint64_t{bulk_shards}}) {
-        for (int shift = 0; shift < 64; shift += 8) h = (h ^ ((word >> shift) & 0xff)) * 0x100000001b3u;
-    }
+    const auto add = [&](std::initializer_list<uint64_t> words) {
+        for (const uint64_t word : words)
+            for (int shift = 0; shift < 64; shift += 8) h = (h ^ ((word >> shift) & 0xff)) * 0x100000001b3u;
+    };
+    add({version, small_bytes_max, doubling_bytes_max, chunk_bytes, segment_bytes, lanes, bulk_shards});
+    // What older functions do not use is not a difference between their groups [O3].
+    if (version >= 3)
+        add({model.small.start_ns, model.small.ps_per_byte, model.bulk.start_ns, model.bulk.ps_per_byte,
+             model.memory_ps_per_byte, model.shared_ps_per_byte, large_message_bytes, ring_nodes_max,
+             static_cast<uint64_t>(family)});
     return h;
 }
 
@@ -122,7 +169,11 @@ Result<void> PlanTable::check() const {
                     "plan table: small_bytes_max and doubling_bytes_max may not exceed "
                     "segment_bytes " +
                         std::to_string(segment_bytes));
-    return {};
+    if (version < 3) return {};
+    if (static_cast<uint8_t>(family) >= families)
+        return fail(Errc::invalid_argument, "plan table: there is no family of algorithms with number " +
+                                                std::to_string(static_cast<unsigned>(family)));
+    return model.check();
 }
 
 std::string_view name_of(Algorithm algorithm) {
@@ -148,24 +199,13 @@ uint64_t segment_bytes_of(const Layout& layout, const PlanTable& table) {
     return layout.nodes() <= 1 ? local_segment_bytes : table.segment_bytes;
 }
 
-Plan plan(const Shape& given, const Layout& layout, const PlanTable& table) {
-    const OpRow& row = row_of(given.kind);
-    const Shape shape = gathered_shape(given);
-    const uint64_t count = row.has_elements && !has_own_counts(row) ? shape.count : 0;
-    const uint64_t blocks = row.makes_groups ? layout.size() : row_blocks(row, layout.size());
-    // Not known where each rank has its own lists of counts: any length, so the bulk class.
-    const uint64_t bytes =
-        has_own_counts(row) ? UINT64_MAX : (row.makes_groups ? 1 : count) * width_of(shape) * blocks;
+Plan plan(const Shape& shape, const Layout& layout, const PlanTable& table) {
+    return planned(shape, layout, table, nullptr);
+}
 
-    Plan out;
-    out.algorithm = as_of(table.version, choose(shape, bytes, layout, table));
-    const uint64_t most = table.small_bytes_max / partials_of_node(shape, layout);
-    out.cls = bytes <= most ? link::Class::small : link::Class::bulk;
-    out.chunk_bytes = table.chunk_bytes;
-    if (out.algorithm == Algorithm::local) return out;
-    out.segments = segments_of(row, count, width_of(shape), layout.size(), table.segment_bytes);
-    out.lanes = std::min(table.lanes, out.segments);
-    out.phases = cost_of(out.algorithm).phases(segment_of(out, shape, layout, 0));
+std::vector<Candidate> explain(const Shape& shape, const Layout& layout, const PlanTable& table) {
+    std::vector<Candidate> out;
+    planned(shape, layout, table, &out);
     return out;
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "collectives/cost_model.hpp"
 #include "collectives/layout.hpp"
 #include "core/counts.hpp"
 #include "core/features.hpp"
@@ -18,12 +19,18 @@ namespace nexar::collectives {
 
 // Agreed when a group is made, constant for its epoch.
 struct PlanTable {
-    uint32_t version = plan_version_max;      // of the plan function
+    uint32_t version = plan_version_by_size;  // of the plan function
     uint64_t small_bytes_max = 128 * 1024;    // larger ops are bulk: they go through the shards
-    uint64_t doubling_bytes_max = 16 * 1024;  // all_reduce: recursive doubling up to here, ring beyond
+    uint64_t doubling_bytes_max = 16 * 1024;  // plan functions 1 and 2: recursive doubling up to here
     uint32_t chunk_bytes = link::chunk_bytes_max;
     uint64_t segment_bytes = 4 * 1024 * 1024;  // combined, exchanged and fanned out as a unit
     uint32_t lanes = 2;                        // segments in flight at the same time
+    // From plan function 3 on (docs/protocol/planning.md).
+    CostModel model;  // of the group's slowest link and host
+    uint64_t large_message_bytes =
+        0;                        // from here on pipelined, whatever the model says; 0: the model decides
+    uint32_t ring_nodes_max = 0;  // all_reduce: a ring on up to so many nodes, and not on more; 0: the model
+    Family family = Family::automatic;  // what the model chooses from
 
     bool operator==(const PlanTable&) const = default;
     // With the number of bulk shards that the group's lanes go over: two nodes of one hash cut and route
@@ -36,13 +43,6 @@ constexpr uint64_t segment_bytes_min = 4096;
 constexpr uint64_t segment_bytes_max = uint64_t{1} << 30;
 
 using Kind = OpKind;  // collectives only
-
-enum class Algorithm : uint8_t {
-    local,  // one node: no algorithm
-#define NEXAR_ALGORITHM(name, text) name,
-#include "operations.def"
-};
-std::string_view name_of(Algorithm algorithm);
 
 struct Shape {
     Kind kind = Kind::barrier;
@@ -70,6 +70,17 @@ struct Plan {
 };
 
 Plan plan(const Shape& shape, const Layout& layout, const PlanTable& table);
+
+// What plan() chooses from, and why it does not choose the others [O4].
+struct Candidate {
+    Algorithm algorithm = Algorithm::local;
+    link::Class cls = link::Class::small;
+    Terms terms;
+    uint64_t picoseconds = 0;       // predicted; by the built-in model where functions 1 and 2 go by size
+    const char* why_not = nullptr;  // a rule that excludes it; null: the model decides
+    bool chosen = false;
+};
+std::vector<Candidate> explain(const Shape& shape, const Layout& layout, const PlanTable& table);
 
 // Staged operations (docs/protocol/shm.md [S12]): library and daemon cut segments by the same formula, so
 // that both know the window of a segment. An op of one node has segments only when one of its ranks is

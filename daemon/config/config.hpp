@@ -47,6 +47,9 @@ struct Config {
     // The plan (agreed per group; the group's creator decides)
     uint64_t small_message_bytes = 128 * 1024;
     uint64_t pipeline_segment_bytes = 4 << 20;
+    uint64_t large_message_bytes = 0;  // 0, and ring_max_world's: the cost model decides (planning.md)
+    uint64_t ring_max_world = 0;
+    std::string algorithms = "automatic";
 
     // Threads and limits
     uint64_t bulk_shards = 0;  // 0: one; more pay only where one core cannot fill the wire

@@ -137,6 +137,19 @@ Key count(const char* name, const char* environment, uint64_t Config::* field, u
             [field](const Config& c) { return std::to_string(c.*field); }};
 }
 
+// At least `least`, or 0: none is given.
+Key count_or_none(const char* name, const char* environment, uint64_t Config::* field, uint64_t least,
+                  uint64_t most, const char* allowed, const char* help) {
+    Key key = count(name, environment, field, 0, most, allowed, help);
+    key.set = [set = key.set, field, least](Config& c, std::string_view v) {
+        Config trial = c;
+        if (!set(trial, v) || (trial.*field > 0 && trial.*field < least)) return false;
+        c = trial;
+        return true;
+    };
+    return key;
+}
+
 std::optional<bool> read_flag(std::string_view v) {
     const std::string s = lower(v);
     if (s == "true" || s == "yes" || s == "on" || s == "1") return true;
@@ -297,6 +310,17 @@ std::vector<Key> size_keys() {
               "0 to 262144", "up to this size data travels with control, for latency"),
         count("pipeline_segment_bytes", "NEXAR_PIPELINE_SEGMENT_BYTES", &C::pipeline_segment_bytes, 65536,
               uint64_t{1} << 30, "65536 to 1073741824, a multiple of 64", "size of one segment", 64),
+        count_or_none(
+            "large_message_bytes", "NEXAR_LARGE_MSG_BYTES", &C::large_message_bytes, 64, uint64_t{1} << 40,
+            "0 (by the cost model), or 64 to 1099511627776",
+            "operations of so many bytes or more are pipelined: ring, chain or direct, by the shards"),
+        count("ring_max_world", "NEXAR_RING_MAX_WORLD", &C::ring_max_world, 0, 65536,
+              "0 (by the cost model) to 65536",
+              "all_reduce of one segment: a ring on up to so many nodes, and no ring on more"),
+        choice("algorithms", "NEXAR_ALGORITHMS", &C::algorithms, {"automatic", "doubling", "halving", "ring"},
+               "automatic, doubling, halving or ring",
+               "what the cost model chooses from: all, the fewest steps, few steps and few bytes, the fewest "
+               "bytes"),
         count("bulk_shards", "NEXAR_BULK_SHARDS", &C::bulk_shards, 0, 64, "0 (one) to 64",
               "threads for bulk data"),
         flag("tcp_bulk", "NEXAR_ENABLE_TCP_BULK_SIDECAR", &C::tcp_bulk,
@@ -335,10 +359,6 @@ std::vector<Key> waiting_keys() {
     return {
         waiting("topology", "NEXAR_TOPOLOGY", "full_mesh", "full_mesh (others wait for sparse meshes)",
                 "which nodes are connected: all"),
-        waiting("large_message_bytes", "NEXAR_LARGE_MSG_BYTES", "0", "0 (others wait for a tuned plan)",
-                "from where on operations are pipelined: the plan decides"),
-        waiting("ring_max_world", "NEXAR_RING_MAX_WORLD", "0", "0 (others wait for a tuned plan)",
-                "up to how many nodes the ring is used: the plan decides"),
         waiting("compressed_all_reduce_max_bytes", "NEXAR_COMPRESSED_ALLREDUCE_MAX_BYTES", "0",
                 "0 (others wait for compression)", "memory of a compressed all_reduce: there is none"),
         waiting("elastic_enabled", "NEXAR_ELASTIC_ENABLED", "false", "false (true waits for elastic groups)",

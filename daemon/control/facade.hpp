@@ -26,9 +26,9 @@ using Answer = std::function<void(Result<std::string> json)>;
 class Facade {
   public:
     // `command`: "status", "groups", "ops", "plan", "token_create", "token_list", "token_revoke",
-    // "cluster_init", "cluster_join", "cluster_leave", "cluster_show", "doctor", "config". `arguments`: a
-    // JSON object's text. invalid_argument names a bad argument, unsupported an unknown command, permission a
-    // change that the caller may not make.
+    // "tune", "cluster_init", "cluster_join", "cluster_leave", "cluster_show", "doctor", "config".
+    // `arguments`: a JSON object's text. invalid_argument names a bad argument, unsupported an unknown
+    // command, permission a change that the caller may not make.
     virtual void ask(const Caller& caller, const std::string& command, const std::string& arguments,
                      Answer answer) = 0;
 

@@ -20,7 +20,9 @@ constexpr uint16_t protocol_version_min = 2;  // nexar/1 was another protocol
 constexpr uint16_t protocol_version_max = 2;  // and the N of ALPN nexar/N
 
 // The latest of the functions that cut operations into plans. The first one has no bit.
-constexpr uint32_t plan_version_max = 2;
+constexpr uint32_t plan_version_max = 3;
+// The latest that goes by size alone: of groups whose maker has no cost model (docs/protocol/planning.md).
+constexpr uint32_t plan_version_by_size = 2;
 // The operations below this number have no bit: every daemon of nexar/2 carries them out.
 constexpr uint64_t base_operations = 8;
 // And the element types and reductions below these.

@@ -4,12 +4,12 @@
 #include <utility>
 
 #include "engine/engine_impl.hpp"
+#include "engine/records.hpp"
 
 namespace nexar::engine {
 
 wire::PlanTableRecord EngineConfig::default_plan() {
-    const collectives::PlanTable t;
-    return {t.version, t.small_bytes_max, t.doubling_bytes_max, t.chunk_bytes, t.segment_bytes, t.lanes};
+    return record_of(collectives::PlanTable{});
 }
 
 Engine::Engine(const EngineConfig& config, const EnginePorts& ports, uint64_t seed)
@@ -305,6 +305,10 @@ uint64_t Engine::groups_visited() const {
 
 void Engine::check_invariants() const {
     impl_->check_invariants();
+}
+
+void Engine::set_plan(const wire::PlanTableRecord& plan) {
+    impl_->opening.set_plan(plan);
 }
 
 bool Engine::quiet() const {

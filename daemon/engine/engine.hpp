@@ -152,7 +152,8 @@ class Engine final : public Service {
     // all come when is_inquiring() is false.
     void inquire_forming(Time now, const SnapshotScope& scope, bool also);
     bool is_inquiring() const;
-    void check_invariants() const;        // tests; walks everything
+    void check_invariants() const;                     // tests; walks everything
+    void set_plan(const wire::PlanTableRecord& plan);  // for groups that this node creates from now on [O6]
     bool quiet() const;                   // tests: no op, no worker job and no transfer is in flight
     uint64_t groups_visited() const;      // by all inputs so far; for tests of an input's cost
     uint64_t offers_looked_at() const;    // unexpected messages, by receives and probes so far

@@ -18,6 +18,7 @@ GroupSnapshot snapshot_of(const Group& group, size_t ranks_max) {
     g.failed = group.failed() ? group.explained(*group.failed()) : Error{};
     g.frozen = group.is_agreeing();
     g.timeouts = group.facts.timeouts;
+    g.table = group.facts.table;
     if (const Tenant* tenant = group.tenant()) g.opener_mark = tenant->name.mark();
     g.ops_in_flight = group.runs_in_flight();
     g.messages_waiting = group.messages().offers_waiting();

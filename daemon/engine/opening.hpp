@@ -59,6 +59,7 @@ class Opening {
     bool on_message(const NodeId& from, const wire::Message& message) {
         return machine_.on_message(from, message, context_.now);
     }
+    void set_plan(const wire::PlanTableRecord& plan) { machine_.set_plan(plan); }
     void check_invariants() const { machine_.check_invariants(); }
     void on_time() { machine_.on_time(context_.now); }
     Time wake_at() const { return machine_.wake_at(); }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "collectives/plan.hpp"
 #include "core/ids.hpp"
 #include "core/tenant.hpp"
 #include "core/time.hpp"
@@ -38,6 +39,7 @@ struct GroupSnapshot {
     Error failed;         // code ok: healthy
     bool frozen = false;  // something of it has failed, and its nodes agree on the cut
     Timeouts timeouts;
+    collectives::PlanTable table;
     size_t ops_in_flight = 0;
     size_t messages_waiting = 0;  // offers without a receive
     uint64_t opener_mark = 0;     // TenantName::mark() of its first rank here [R30]; 0: none has come

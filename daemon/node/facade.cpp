@@ -23,7 +23,7 @@ constexpr const char* no_member =
 
 bool is_change(const std::string& command) {
     return command == "token_create" || command == "token_revoke" || command == "cluster_init" ||
-           command == "cluster_join" || command == "cluster_leave";
+           command == "cluster_join" || command == "cluster_leave" || command == "tune";
 }
 
 std::vector<report::Address> addresses_of(const Member& member) {
@@ -136,6 +136,10 @@ void Node::ask(const control::Caller& caller, const std::string& command, const 
         if (auto begun = leave(arguments, answer); !begun) answer(fail(begun.error()));
         return;
     }
+    if (command == "tune") {
+        if (auto begun = tune(arguments, answer); !begun) answer(fail(begun.error()));
+        return;
+    }
     if (command.starts_with("token_")) return token(command, arguments, std::move(answer));
     Question question{command, arguments, {}, caller.uid, caller.connection, answer, {}};
     if (command == "groups" || command == "ops") return query_forming(std::move(question));
@@ -224,18 +228,11 @@ Result<Renderer::Work> Node::prepare_group(const Question& question, Time now) {
     NEXAR_TRY(std::string group, report::text_argument(question.arguments, "group", is_plan));
     auto hosts = hosts_of(*member_);
     hosts[member_->self()] = host_name();
-    const wire::PlanTableRecord mine = member_->plan_table();  // for groups that this node creates
-    const collectives::PlanTable table{mine.version,
-                                       mine.small_bytes_max,
-                                       mine.doubling_bytes_max,
-                                       static_cast<uint32_t>(mine.chunk_bytes),
-                                       mine.segment_bytes,
-                                       mine.lanes};
-    return [command = question.command, group, table, hosts = std::move(hosts),
+    return [command = question.command, group, hosts = std::move(hosts),
             snapshot = snapshot(now, group, question)] {
         if (command == "groups") return report::groups(snapshot, hosts, group);
         if (command == "ops") return report::ops(snapshot, hosts, group);
-        return report::plan(snapshot, hosts, table, group);
+        return report::plan(snapshot, hosts, group);
     };
 }
 
@@ -397,6 +394,34 @@ void Node::join(const std::string& arguments, control::Answer answer) {
     };
     if (auto begun = begin(); !begun) return answer(fail(begun.error()));
     join_answer_ = std::move(answer);
+}
+
+// On disk first: what a restart finds is what the node uses [O7].
+Result<void> Node::tune(const std::string& arguments, const control::Answer& answer) {
+    NEXAR_TRY(auto wish, report::tune_wish(arguments));
+    if (!wish.model && !wish.forget) {
+        const auto model = tuned_.value_or(collectives::CostModel{});
+        answer(report::tuned({model, model, tuned_.has_value(), tuned_.has_value()}));
+        return {};
+    }
+    storage::Change change{model_file, {}};
+    if (wish.model) change.content = Secret(collectives::text_of(*wish.model));
+    storage::Batch batch;
+    batch.push_back(std::move(change));
+    changes_.push_back({writer_.save(std::move(batch)), [this, wish, answer](Result<void> result) {
+                            if (!result) return answer(fail(result.error()));
+                            take_model(wish.model, answer);
+                        }});
+    return {};
+}
+
+void Node::take_model(std::optional<collectives::CostModel> model, const control::Answer& answer) {
+    const collectives::CostModel built_in, before = tuned_.value_or(built_in);
+    const report::Tuned outcome{model.value_or(built_in), before, model.has_value(), tuned_.has_value()};
+    tuned_ = model;
+    if (member_) member_->set_model(model);
+    log_->info("model_tuned", {field("is_tuned", outcome.is_tuned), field("model", text_of(outcome.model))});
+    answer(report::tuned(outcome));
 }
 
 // A change is answered when it is saved [K6].

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "core/cores.hpp"
+#include "engine/records.hpp"
 #include "local/bus_guard.hpp"
 #include "node/group_key.hpp"
 #include "node/member_ports.hpp"
@@ -77,11 +78,25 @@ Member::~Member() {
 }
 
 wire::PlanTableRecord Member::plan_table() const {
-    wire::PlanTableRecord plan = engine::EngineConfig::default_plan();
-    plan.small_bytes_max = needs_.config.small_message_bytes;
-    plan.doubling_bytes_max = std::min(plan.doubling_bytes_max, plan.small_bytes_max);
-    plan.segment_bytes = needs_.config.pipeline_segment_bytes;
-    return plan;
+    const config::Config& config = needs_.config;
+    collectives::PlanTable table;
+    table.small_bytes_max = config.small_message_bytes;
+    table.doubling_bytes_max = std::min(table.doubling_bytes_max, table.small_bytes_max);
+    table.segment_bytes = config.pipeline_segment_bytes;
+    table.model = needs_.model.value_or(table.model);
+    table.large_message_bytes = config.large_message_bytes;
+    table.ring_nodes_max = static_cast<uint32_t>(config.ring_max_world);
+    table.family = collectives::family_named(config.algorithms);
+    // What was neither tuned nor configured goes by size, as it did before there was a model.
+    const bool has_rules = table.large_message_bytes > 0 || table.ring_nodes_max > 0 ||
+                           table.family != collectives::Family::automatic;
+    table.version = needs_.model || has_rules ? plan_version_max : plan_version_by_size;
+    return engine::record_of(table);
+}
+
+void Member::set_model(std::optional<collectives::CostModel> model) {
+    needs_.model = model;
+    engine_->set_plan(plan_table());
 }
 
 void Member::build_engine() {

@@ -55,6 +55,7 @@ class Member final : private local::Descriptors, private PlaneListener {
         loop::Loop& loop;
         loop::Wakeup& wakeup;
         Log& log;
+        std::optional<collectives::CostModel> model{};  // of groups that this node creates; none: by size
     };
     // In no cluster: groups of this host's processes.
     static Result<std::unique_ptr<Member>> start(const Needs& needs, Time now);
@@ -94,6 +95,7 @@ class Member final : private local::Descriptors, private PlaneListener {
     const Incarnation& incarnation() const { return needs_.incarnation; }
     TokenLedger* tokens() { return tokens_.get(); }  // null: this node is no issuer
     wire::PlanTableRecord plan_table() const;
+    void set_model(std::optional<collectives::CostModel> model);  // for groups from now on
     // By the control loop and all shards: with this peer, and with all since the start.
     link::TrafficCounts traffic(PeerIndex peer, const PeerView& view) const;
     link::TrafficCounts traffic() const;

@@ -49,6 +49,7 @@ Result<void> Node::begin(Time now) {
     const auto leaf_lifetime = static_cast<WallSeconds>(config_.certificate_lifetime);
     NEXAR_TRY(auto identity, load_identity(state_, wall_now(), leaf_lifetime));
     NEXAR_TRY(starts_, Starts::read(state_));
+    read_model();
     configured_entry_ = configured_entry(config_.join_token, config_.init_cluster);
     if (identity) return restart(now, std::move(*identity));
     NEXAR_TRY_VOID(start_alone(now));
@@ -100,8 +101,22 @@ Result<void> Node::start_alone(Time now) {
 }
 
 Result<void> Node::start_member(const NodeId& self, const Incarnation& incarnation, Time now) {
-    NEXAR_TRY(member_, Member::start({config_, self, incarnation, writer_, loop_, wakeup_, *log_}, now));
+    NEXAR_TRY(member_,
+              Member::start({config_, self, incarnation, writer_, loop_, wakeup_, *log_, tuned_}, now));
     return {};
+}
+
+// A file that cannot be used costs time, not the start [O7].
+void Node::read_model() {
+    const auto read = [&]() -> Result<void> {
+        NEXAR_TRY(const auto content, state_.read(model_file));
+        if (!content) return {};
+        NEXAR_TRY(tuned_, collectives::model_from(content->text()));
+        return {};
+    };
+    if (auto done = read(); !done)
+        log_->warn("tuned_model_ignored", {field("file", state_.path() + "/" + model_file),
+                                           field("why", done.error().text), field("do", "nexarctl tune")});
 }
 
 Result<void> Node::open_control() {

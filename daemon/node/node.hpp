@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "collectives/cost_model.hpp"
 #include "config/config.hpp"
 #include "control/server.hpp"
 #include "core/log.hpp"
@@ -28,6 +29,9 @@
 #include "writers/state_writer.hpp"
 
 namespace nexar::node {
+
+// In the state directory: what `nexarctl tune` has measured (docs/protocol/planning.md).
+constexpr const char* model_file = "plan_model";
 
 class Node final : private control::Facade {
   public:
@@ -58,6 +62,7 @@ class Node final : private control::Facade {
     void stay_out();
     Result<void> start_alone(Time now);
     Result<void> start_member(const NodeId& self, const Incarnation& incarnation, Time now);
+    void read_model();
     Result<void> begin_join(const std::string& token, Time now);
     Result<void> restart(Time now, Identity identity);
     Result<void> wait_for_entering(Time now);
@@ -84,6 +89,8 @@ class Node final : private control::Facade {
     Result<Renderer::Work> prepare(const Question& question, Time now);
     Result<Renderer::Work> prepare_group(const Question& question, Time now);
     engine::Snapshot snapshot(Time now, const std::string& group, const Question& question);
+    Result<void> tune(const std::string& arguments, const control::Answer& answer);
+    void take_model(std::optional<collectives::CostModel> model, const control::Answer& answer);
     void token(const std::string& command, const std::string& arguments, control::Answer answer);
     Result<std::string> list_tokens(const std::string& arguments) const;
     Result<void> revoke_token(const std::string& arguments, const control::Answer& answer);
@@ -114,10 +121,11 @@ class Node final : private control::Facade {
     std::string configured_entry_;       // configured_entry() of this configuration
     std::string why_no_cluster_;         // why it was not followed [A12]; empty: it was, or there is none
     std::unique_ptr<Pending> entering_;  // until the member runs or its files are gone
-    std::vector<Change> changes_;        // at most one of each connection to the admin socket
-    Secret node_key_;                    // that a cluster will certify; empty: identity_ has it
-    std::optional<Identity> identity_;   // none: in no cluster
-    std::unique_ptr<Member> member_;     // null: it could not start again after the node left a cluster
+    std::optional<collectives::CostModel> tuned_;  // none: the built-in model
+    std::vector<Change> changes_;                  // at most one of each connection to the admin socket
+    Secret node_key_;                              // that a cluster will certify; empty: identity_ has it
+    std::optional<Identity> identity_;             // none: in no cluster
+    std::unique_ptr<Member> member_;  // null: it could not start again after the node left a cluster
     std::unique_ptr<control::Server> control_;
     std::vector<std::unique_ptr<control::Server>> status_;  // one of each status socket
     std::unique_ptr<Joiner> joiner_;                        // while a join is in progress

@@ -354,8 +354,31 @@ Result<std::string> ops(const engine::Snapshot& snapshot, const HostNames& hosts
                   {"omitted", omitted}});
 }
 
-Result<std::string> plan(const engine::Snapshot& snapshot, const HostNames& hosts,
-                         const collectives::PlanTable& table, const std::string& group) {
+namespace {
+
+json model_json(const collectives::CostModel& model) {
+    return {
+        {"small_start_ns", model.small.start_ns},         {"small_ps_per_byte", model.small.ps_per_byte},
+        {"bulk_start_ns", model.bulk.start_ns},           {"bulk_ps_per_byte", model.bulk.ps_per_byte},
+        {"memory_ps_per_byte", model.memory_ps_per_byte}, {"shared_ps_per_byte", model.shared_ps_per_byte}};
+}
+
+json table_json(const collectives::PlanTable& table) {
+    return {{"version", table.version},
+            {"small_bytes_max", table.small_bytes_max},
+            {"doubling_bytes_max", table.doubling_bytes_max},
+            {"chunk_bytes", table.chunk_bytes},
+            {"segment_bytes", table.segment_bytes},
+            {"lanes", table.lanes},
+            {"model", model_json(table.model)},
+            {"large_message_bytes", table.large_message_bytes},
+            {"ring_nodes_max", table.ring_nodes_max},
+            {"algorithms", name_of(table.family)}};
+}
+
+}  // namespace
+
+Result<std::string> plan(const engine::Snapshot& snapshot, const HostNames& hosts, const std::string& group) {
     const auto found = std::find_if(snapshot.groups.begin(), snapshot.groups.end(),
                                     [&](const auto& g) { return is(group, g.name, g.id); });
     if (found == snapshot.groups.end()) return no_group(snapshot, group);
@@ -369,12 +392,14 @@ Result<std::string> plan(const engine::Snapshot& snapshot, const HostNames& host
     return print({{"group", found->name},
                   {"nodes", std::move(nodes)},
                   {"node_of_rank", std::move(node_of_rank)},
-                  {"table",
-                   {{"small_bytes_max", table.small_bytes_max},
-                    {"doubling_bytes_max", table.doubling_bytes_max},
-                    {"chunk_bytes", table.chunk_bytes},
-                    {"segment_bytes", table.segment_bytes},
-                    {"lanes", table.lanes}}}});
+                  {"table", table_json(found->table)}});
+}
+
+std::string tuned(const Tuned& t) {
+    return print({{"model", model_json(t.model)},
+                  {"is_tuned", t.is_tuned},
+                  {"before", model_json(t.before)},
+                  {"was_tuned", t.was_tuned}});
 }
 
 std::string doctor(const Doctor& d) {
@@ -469,6 +494,26 @@ Result<TokenWish> token_wish(const std::string& arguments) {
     NEXAR_TRY(const int64_t uses, count_argument(document, "uses", token_uses_max, wish.uses));
     NEXAR_TRY(wish.lifetime, count_argument(document, "lifetime_s", token_lifetime_max, wish.lifetime));
     wish.uses = static_cast<uint32_t>(uses);
+    return wish;
+}
+
+Result<TuneWish> tune_wish(const std::string& arguments) {
+    NEXAR_TRY(const json document, parse(arguments, {"model", "forget"}));
+    TuneWish wish;
+    if (const auto found = document.find("forget"); found != document.end()) {
+        if (!found->is_boolean()) return bad_argument("forget", "true or false");
+        wish.forget = found->get<bool>();
+    }
+    const auto found = document.find("model");
+    if (found == document.end()) return wish;
+    if (wish.forget) return bad_argument("model", "none together with forget");
+    if (!found->is_object()) return bad_argument("model", "an object with the six parameters");
+    std::string text;  // in the form of the file, so that there is one check
+    for (const auto& [name, value] : found->items()) {
+        if (!value.is_number_unsigned()) return bad_argument(name, "a whole number");
+        text += name.substr(0, 64) + " = " + std::to_string(value.get<uint64_t>()) + "\n";
+    }
+    NEXAR_TRY(wish.model, collectives::model_from(text));
     return wish;
 }
 

@@ -114,8 +114,14 @@ Result<std::string> ops(const engine::Snapshot& snapshot, const HostNames& hosts
                         const std::string& group = {});
 
 // The input of plan() for a group, for nexarctl: the layout and the thresholds.
-Result<std::string> plan(const engine::Snapshot& snapshot, const HostNames& hosts,
-                         const collectives::PlanTable& table, const std::string& group);
+Result<std::string> plan(const engine::Snapshot& snapshot, const HostNames& hosts, const std::string& group);
+
+// Of groups that this node creates.
+struct Tuned {
+    collectives::CostModel model, before;
+    bool is_tuned = false, was_tuned = false;  // not: the model is the built-in one
+};
+std::string tuned(const Tuned& tuned);
 
 struct Doctor {
     uint32_t pid = 0;                   // nexarctl reads this process's limits
@@ -170,6 +176,11 @@ struct TokenWish {
 };
 constexpr uint32_t token_uses_max = 10000;
 constexpr WallSeconds token_lifetime_max = 30 * 86400;
+struct TuneWish {
+    std::optional<collectives::CostModel> model;  // none: a question, unless `forget` is set
+    bool forget = false;
+};
+Result<TuneWish> tune_wish(const std::string& arguments);
 Result<TokenWish> token_wish(const std::string& arguments);
 
 // The text argument of a command ("group", "id", "name", "token"). Empty when it is missing and not required.

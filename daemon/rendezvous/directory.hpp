@@ -58,6 +58,8 @@ class Directory {
 
     explicit Directory(DirectoryConfig config) : config_(std::move(config)) {}
 
+    void set_plan(const wire::PlanTableRecord& plan) { config_.plan = plan; }  // of groups made from now on
+
     // `via`: the node that sent the open here; replies about the open go there.
     void add(const wire::GroupOpen& open, const NodeId& via, Time now);
     // Only the open's own node and the node that sent it here may remove it; a call for another node is

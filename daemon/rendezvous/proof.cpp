@@ -22,6 +22,17 @@ void put_plan(Transcript& w, const wire::PlanTableRecord& plan) {
     w.put(plan.segment_bytes);
     w.put(plan.lanes);
     w.put(plan.bulk_shards);
+    // A member that does not know these fields has a group of an older plan function [O3].
+    if (plan.version < 3) return;
+    w.put(plan.small_start_ns);
+    w.put(plan.small_ps_per_byte);
+    w.put(plan.bulk_start_ns);
+    w.put(plan.bulk_ps_per_byte);
+    w.put(plan.memory_ps_per_byte);
+    w.put(plan.shared_ps_per_byte);
+    w.put(plan.large_message_bytes);
+    w.put(plan.ring_nodes_max);
+    w.put(plan.family);
 }
 
 // What a GroupPrepare states of a node stands once, before its first member. A request's origin is the

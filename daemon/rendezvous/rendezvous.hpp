@@ -129,6 +129,10 @@ class Rendezvous {
   public:
     explicit Rendezvous(Config config);
     Rendezvous(const Rendezvous&) = delete;
+    void set_plan(const wire::PlanTableRecord& plan) {  // of groups that this node leads from now on
+        directory_.set_plan(plan);
+        local_.set_plan(plan);
+    }
     Rendezvous& operator=(const Rendezvous&) = delete;
 
     // Input. Ensures: each open has one Opened that lists it, or one Failed, or neither after withdraw().

@@ -218,7 +218,7 @@ Rule(Check) -> Rule<Check>;
 // clang-format off
 template <size_t count, class T>
 auto decompose(const T& value) {
-    static_assert(count <= 13, "for a struct of so many members a line is missing here");
+    static_assert(count <= 16, "for a struct of so many members a line is missing here");
     if constexpr (count == 0) { static_assert(std::is_empty_v<T>); }
     if constexpr (count == 1) { [[maybe_unused]] const auto& [a] = value; }
     if constexpr (count == 2) { [[maybe_unused]] const auto& [a, b] = value; }
@@ -233,6 +233,9 @@ auto decompose(const T& value) {
     if constexpr (count == 11) { [[maybe_unused]] const auto& [a, b, c, d, e, f, g, h, i, j, k] = value; }
     if constexpr (count == 12) { [[maybe_unused]] const auto& [a, b, c, d, e, f, g, h, i, j, k, l] = value; }
     if constexpr (count == 13) { [[maybe_unused]] const auto& [a, b, c, d, e, f, g, h, i, j, k, l, m] = value; }
+    if constexpr (count == 14) { [[maybe_unused]] const auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n] = value; }
+    if constexpr (count == 15) { [[maybe_unused]] const auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o] = value; }
+    if constexpr (count == 16) { [[maybe_unused]] const auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = value; }
 }
 // clang-format on
 

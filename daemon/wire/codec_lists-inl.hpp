@@ -73,7 +73,13 @@ NEXAR_FIELDS(TimeoutsRecord, NEXAR_FIELD(collective_ms, Collective), NEXAR_FIELD
 NEXAR_FIELDS(PlanTableRecord, NEXAR_FIELD(version, Version), NEXAR_FIELD(small_bytes_max, SmallBytesMax),
              NEXAR_FIELD(doubling_bytes_max, DoublingBytesMax), NEXAR_FIELD(chunk_bytes, ChunkBytes),
              NEXAR_FIELD(segment_bytes, SegmentBytes), NEXAR_FIELD(lanes, Lanes),
-             NEXAR_FIELD(bulk_shards, BulkShards, bounded("bulk_shards", bulk_shards_max)));
+             NEXAR_FIELD(bulk_shards, BulkShards, bounded("bulk_shards", bulk_shards_max)),
+             NEXAR_FIELD(small_start_ns, SmallStartNs), NEXAR_FIELD(small_ps_per_byte, SmallPsPerByte),
+             NEXAR_FIELD(bulk_start_ns, BulkStartNs), NEXAR_FIELD(bulk_ps_per_byte, BulkPsPerByte),
+             NEXAR_FIELD(memory_ps_per_byte, MemoryPsPerByte),
+             NEXAR_FIELD(shared_ps_per_byte, SharedPsPerByte),
+             NEXAR_FIELD(large_message_bytes, LargeMessageBytes), NEXAR_FIELD(ring_nodes_max, RingNodesMax),
+             NEXAR_FIELD(family, Family));
 NEXAR_FIELDS(GroupOpen, NEXAR_FIELD(id, Id), NEXAR_FIELD(key, Key, FixedBytes{"key"}),
              NEXAR_FIELD(name, Name, group_name),
              NEXAR_FIELD(size, Size, bounded("group size", ranks_max, 1)),

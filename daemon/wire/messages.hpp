@@ -110,6 +110,12 @@ struct PlanTableRecord {
     uint64_t segment_bytes = 0;
     uint32_t lanes = 0;
     uint16_t bulk_shards = 0;  // the fewest of any member's node; 0: the group was made without asking
+    // From plan function 3 on; checked by collectives::PlanTable.
+    uint32_t small_start_ns = 0, small_ps_per_byte = 0, bulk_start_ns = 0, bulk_ps_per_byte = 0;
+    uint32_t memory_ps_per_byte = 0, shared_ps_per_byte = 0;
+    uint64_t large_message_bytes = 0;
+    uint32_t ring_nodes_max = 0;
+    uint8_t family = 0;
     bool operator==(const PlanTableRecord&) const = default;
 };
 struct GroupPrepare {

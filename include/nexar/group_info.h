@@ -34,7 +34,7 @@ typedef struct nexar_group_info {
     uint32_t plan_shards;          /* that carry them: the fewest that a node has */
     uint64_t plan_segment_bytes;   /* combined, exchanged and handed out as a unit */
     uint64_t plan_small_bytes_max; /* beyond it collectives go through the shards */
-    uint64_t plan_doubling_bytes_max; /* an all_reduce up to here exchanges whole buffers; beyond it, parts */
+    uint64_t plan_doubling_bytes_max; /* of plan_version 1 and 2: an all_reduce up to here exchanges whole buffers */
 } nexar_group_info;
 #define NEXAR_GROUP_INFO_INIT \
     {sizeof(nexar_group_info), 0, 0, 0, 0, 0, {0}, {0}, 0, 0, 0, {0}, {0}, {0}, 0, 0, 0, 0, 0, 0, 0}

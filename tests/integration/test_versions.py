@@ -14,7 +14,7 @@ MESSAGES = 2  # rows of operations.def below the collectives of ROWS; the later 
 OPERATIONS = ((1 << len(ROWS) + MESSAGES - 8) - 1) << 24  # their feature bits: 24 + the number in operations.def - 8
 OPERATIONS |= 3 << 38  # group_split and group_dup
 OPERATIONS |= 3 << 40  # the flags for partial results
-OPERATIONS |= 1 << 16  # plan function 2
+OPERATIONS |= 0b11 << 16  # plan functions 2 and 3
 OPERATIONS |= 1 << 42  # the question about lists of ranks (children.md [Y13])
 OURS = OPERATIONS | 1 << 56  # and that of the types and reductions which came later
 TCP = 1  # bulk data over it, of two nodes: no matter of groups
@@ -76,7 +76,7 @@ def test_a_member_that_is_ahead_works_with_what_both_have(cluster):
         equal((announced["kind"], int(announced["seq"])), (8, 0), "the operation that both have was begun")
         equal(sorted(int(bits) for bits in prepare["members"]["features"]), [OURS, EVERYTHING],
               "features in GroupPrepare")
-        equal(prepare["plan"]["version"], 2, "the plan function that both have")
+        equal(prepare["plan"]["version"], 2, "the plan function of a leader that was not tuned")
         assert member.id in node.peers_up(), "the member is not connected any more"
 
 

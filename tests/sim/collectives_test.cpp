@@ -14,7 +14,7 @@ OpDescriptor words(OpKind kind, Dtype dtype, ReduceOp op, uint64_t count, uint32
 
 // Small limits, so that small tests cross all of them: doubling to 64 bytes, bulk beyond 256, 4 KiB segments.
 wire::PlanTableRecord tight_plan() {
-    return {plan_version_max, 256, 64, 128, 4096, 3};
+    return {2, 256, 64, 128, 4096, 3};
 }
 
 void expect_right(Cluster& cluster, Program& program) {
@@ -56,6 +56,45 @@ TEST_CASE("every kind, with counts around every limit, over interleaved and unev
 
             expect_right(cluster, program);
         }
+}
+
+TEST_CASE(
+    "what the cost model chooses, by any family and class, gives the values and sends what is predicted",
+    "[O2]") {
+    constexpr uint32_t dear = 1'000'000;
+    const std::vector<std::vector<uint32_t>> placements{{0, 1},
+                                                        {0, 1, 2},
+                                                        {0, 0, 1, 2, 1},
+                                                        {2, 1, 0, 3, 2, 0},
+                                                        {0, 1, 2, 3, 4, 5, 0},
+                                                        {0, 1, 2, 3, 4, 5, 6, 7}};
+    for (size_t p = 0; p < placements.size(); ++p)
+        for (uint8_t family = 0; family < collectives::families; ++family)
+            for (const bool is_bulk : {false, true}) {
+                CAPTURE(p, int{family}, is_bulk);
+                ClusterShape shape;
+                shape.nodes = 8;
+                shape.plan = tight_plan();
+                shape.plan.version = plan_version_max;
+                shape.plan.small_start_ns = is_bulk ? dear : 1;
+                shape.plan.bulk_start_ns = is_bulk ? 1 : dear;
+                for (uint32_t* each : {&shape.plan.small_ps_per_byte, &shape.plan.bulk_ps_per_byte,
+                                       &shape.plan.memory_ps_per_byte, &shape.plan.shared_ps_per_byte})
+                    *each = 10;
+                shape.plan.family = family;
+                Cluster cluster(700 + 10 * p + family, shape);
+                Program program(cluster, cluster.make_group(placements[p]));
+                for (const uint64_t count : {0u, 1u, 5u, 33u, 64u, 1000u, 2500u})
+                    for (OpKind kind : collective_kinds)
+                        program.add(words(kind, Dtype::f32, ReduceOp::sum, count, 1));
+
+                program.start(20us);
+
+                expect_right(cluster, program);
+                for (uint32_t a = 0; a < 8; ++a)
+                    for (uint32_t b = 0; b < 8; ++b)
+                        if (a != b) REQUIRE(cluster.bytes_sent(a, b) == program.predicted_bytes(a, b));
+            }
 }
 
 TEST_CASE("every dtype and operator gives the reference's values, with the same bits on all ranks") {

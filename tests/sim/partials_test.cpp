@@ -196,25 +196,29 @@ TEST_CASE("deterministic reductions of every float and reduction, with every set
 
 TEST_CASE("f32 partials: values, the same bits on all ranks, and bytes as the plan predicts [Z4]") {
     const std::vector<std::vector<uint32_t>> some{{0, 1}, {0, 1, 2, 0, 1}, {2, 0, 0, 1, 3, 4, 4}};
+    std::vector<wire::PlanTableRecord> plans{{1, 256, 64, 128, 4096, 3}};
+    for (uint8_t family = 1; family < collectives::families; ++family)
+        plans.push_back({3, 256, 64, 128, 4096, 3, 0, 1, 1, 1, 1, 1, 1, 0, 0, family});
     for (const std::vector<uint32_t>& placement : some)
         for (const Dtype dtype : {Dtype::f16, Dtype::bf16, Dtype::f8e4m3fn})
-            for (const uint64_t count : {0u, 1u, 30u, 100u, 3001u}) {
-                CAPTURE(placement, int(dtype), count);
-                ClusterShape shape;
-                shape.nodes = 5;
-                shape.plan = {1, 256, 64, 128, 4096, 3};
-                Cluster cluster(count, shape);
-                Program program(cluster, cluster.make_group(placement));
-                if (count == 100) program.stage(2);
-                for (const ReduceOp op : {ReduceOp::sum, ReduceOp::avg, ReduceOp::premul_sum})
-                    for (const OpKind kind : reducing)
-                        program.add(words(kind, dtype, op, count, Partials::wide, 1), count % 2 == 0);
+            for (const uint64_t count : {0u, 1u, 30u, 100u, 3001u})
+                for (const wire::PlanTableRecord& plan : plans) {
+                    CAPTURE(placement, int(dtype), count, plan.version, int{plan.family});
+                    ClusterShape shape;
+                    shape.nodes = 5;
+                    shape.plan = plan;
+                    Cluster cluster(count, shape);
+                    Program program(cluster, cluster.make_group(placement));
+                    if (count == 100) program.stage(2);
+                    for (const ReduceOp op : {ReduceOp::sum, ReduceOp::avg, ReduceOp::premul_sum})
+                        for (const OpKind kind : reducing)
+                            program.add(words(kind, dtype, op, count, Partials::wide, 1), count % 2 == 0);
 
-                program.start(20us, 3);
+                    program.start(20us, 3);
 
-                expect_right(cluster, program);
-                expect_predicted(cluster, program, 5);
-            }
+                    expect_right(cluster, program);
+                    expect_predicted(cluster, program, 5);
+                }
 }
 
 TEST_CASE("f32 partials of bf16 are twice the bytes between hosts") {

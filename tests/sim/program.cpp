@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "engine/records.hpp"
 #include "support/regions.hpp"
 
 namespace nexar::sim {
@@ -21,12 +22,7 @@ std::vector<std::byte> lay_out_in_place(const OpRow& row, size_t own_at, size_t 
 namespace {
 
 collectives::PlanTable table_of(const wire::PlanTableRecord& r) {
-    return {r.version,
-            r.small_bytes_max,
-            r.doubling_bytes_max,
-            static_cast<uint32_t>(r.chunk_bytes),
-            r.segment_bytes,
-            r.lanes};
+    return engine::table_of(r);
 }
 
 // Rank `rank` has a result of all ranks below this number.

@@ -29,12 +29,24 @@ OpDescriptor random_words(Random& random, uint32_t size) {
 
 wire::PlanTableRecord random_plan(Random& random) {
     const uint64_t small = uint64_t{64} << random.below(8);
-    return {1,
+    const auto cost = [&] { return static_cast<uint32_t>(1 + (random.next() >> (34 + random.below(30)))); };
+    const auto link_of = [&] { return 1 + cost() % collectives::start_ns_max; };
+    return {static_cast<uint32_t>(1 + random.below(plan_version_max)),
             small,
             small / (1 + random.below(4)),
             64 * (1 + random.below(16)),
             std::max<uint64_t>(small, uint64_t{4096} << random.below(6)),
-            static_cast<uint32_t>(1 + random.below(4))};
+            static_cast<uint32_t>(1 + random.below(4)),
+            0,
+            link_of(),
+            1 + cost() % collectives::ps_per_byte_max,
+            link_of(),
+            1 + cost() % collectives::ps_per_byte_max,
+            1 + cost() % collectives::ps_per_byte_max,
+            1 + cost() % collectives::ps_per_byte_max,
+            random.below(3) == 0 ? uint64_t{64} << random.below(12) : 0,
+            random.below(3) == 0 ? static_cast<uint32_t>(1 + random.below(4)) : 0,
+            static_cast<uint8_t>(random.below(collectives::families))};
 }
 
 std::vector<uint32_t> random_placement(Random& random, uint32_t nodes) {

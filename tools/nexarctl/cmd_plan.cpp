@@ -1,5 +1,6 @@
 // nexarctl plan: what an operation would do. Computed here, by the same pure function that the daemons use; a
 // daemon is only asked where the ranks of --group are.
+#include <algorithm>
 #include <cstdio>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -57,6 +58,18 @@ std::map<std::string, uint32_t> element_sizes() {
     return out;
 }
 
+// In the form of the file, so that there is one check.
+nexar::Result<nexar::collectives::CostModel> model_from_list(const std::string& numbers) {
+    std::string text, rest = numbers + ",";
+    for (const char* name : {"small_start_ns", "small_ps_per_byte", "bulk_start_ns", "bulk_ps_per_byte",
+                             "memory_ps_per_byte", "shared_ps_per_byte"}) {
+        const size_t end = rest.find(',');
+        text += std::string(name) + " = " + rest.substr(0, end) + "\n";
+        rest.erase(0, end == std::string::npos ? end : end + 1);
+    }
+    return nexar::collectives::model_from(rest.empty() ? text : text + rest);
+}
+
 class Plan final : public Command {
     void declare(Options& options) override {
         options.choice("--op", op_, keys_of(kinds()), "the operation");
@@ -70,12 +83,31 @@ class Plan final : public Command {
         options.text("--group", group_,
                      "take hosts, ranks and thresholds from this group of the local daemon");
         options.bytes("--small", table_.small_bytes_max, "largest operation that travels with control");
-        options.bytes("--doubling", table_.doubling_bytes_max, "largest all_reduce by recursive doubling");
+        options.bytes("--large", table_.large_message_bytes,
+                      "from here on pipelined, whatever the cost model says; 0: it decides");
+        options.count(
+            "--ring-nodes", ring_nodes_, 0, 65536,
+            "all_reduce: a ring on up to so many hosts, and not on more; 0: the cost model decides");
+        options.text("--model", model_,
+                     "the cost model, as six numbers: small_start_ns,small_ps_per_byte,bulk_start_ns,"
+                     "bulk_ps_per_byte,memory_ps_per_byte,shared_ps_per_byte");
+        options.choice("--algorithms", algorithms_, {"automatic", "doubling", "halving", "ring"},
+                       "what the cost model chooses from");
         options.bytes("--segment", table_.segment_bytes, "bytes of a segment");
         options.count("--lanes", lanes_, 1, nexar::collectives::lanes_max, "segments in flight at once");
     }
     int run(const Context& context) override {
         table_.lanes = static_cast<uint32_t>(lanes_);
+        table_.ring_nodes_max = static_cast<uint32_t>(ring_nodes_);
+        table_.family = nexar::collectives::family_named(algorithms_);
+        if (!model_.empty()) {
+            const auto model = model_from_list(model_);
+            if (!model) return show_error(context, {exit_usage, model.error().text, "INVALID_ARGUMENT"});
+            table_.model = *model;
+        }
+        if (!model_.empty() || table_.large_message_bytes > 0 || ring_nodes_ > 0 ||
+            table_.family != nexar::collectives::Family::automatic)
+            table_.version = nexar::plan_version_max;  // as a daemon so configured or tuned
         const uint32_t element = element_sizes().at(dtype_);
         if (bytes_ % element != 0)
             return show_error(
@@ -105,28 +137,77 @@ class Plan final : public Command {
         std::printf("%s", context.json ? (answer->dump(2) + "\n").c_str() : render_plan(*answer).c_str());
         return exit_ok;
     }
-    static bool read_group(const json& answer, PlanQuestion& question) {
-        for (const auto& node : list_of(answer, "node_of_rank"))
-            if (node.is_number_unsigned()) question.node_of_rank.push_back(node.get<uint32_t>());
-        for (const auto& node : list_of(answer, "nodes")) question.names.push_back(node_text(node));
-        if (has(answer, "table")) {
-            const json& t = answer["table"];
-            question.table = {1,
-                              count_of(t, "small_bytes_max"),
-                              count_of(t, "doubling_bytes_max"),
-                              static_cast<uint32_t>(count_of(t, "chunk_bytes")),
-                              count_of(t, "segment_bytes"),
-                              static_cast<uint32_t>(count_of(t, "lanes"))};
-        }
-        return !question.node_of_rank.empty();
-    }
 
-    std::string op_ = "all_reduce", dtype_ = "f32", group_;
+    std::string op_ = "all_reduce", dtype_ = "f32", group_, algorithms_ = "automatic", model_;
     uint64_t bytes_ = 64 << 20, nodes_ = 2, ranks_per_node_ = 1, root_ = 0, lanes_ = PlanTable().lanes;
+    uint64_t ring_nodes_ = 0;
     PlanTable table_;
 };
 
+json candidates_of(const PlanQuestion& question, const Layout& layout) {
+    json out = json::array();
+    for (const auto& one : nexar::collectives::explain(question.shape, layout, question.table))
+        out.push_back({{"algorithm", name_of(one.algorithm)},
+                       {"class", one.cls == nexar::link::Class::bulk ? "bulk" : "small"},
+                       {"starts", one.terms.starts},
+                       {"wire_bytes", one.terms.wire_bytes},
+                       {"memory_bytes", one.terms.memory_bytes},
+                       {"all_bytes", one.terms.all_bytes},
+                       {"predicted_us", static_cast<double>(one.picoseconds / 1000) / 1000},
+                       {"why_not", one.why_not == nullptr ? json(nullptr) : json(one.why_not)},
+                       {"chosen", one.chosen}});
+    return out;
+}
+
+// What plan() chose from; empty: it went by size, or there is only one node.
+std::string render_candidates(const json& p) {
+    const json& list = list_of(p, "candidates");
+    if (list.size() < 2) return "";
+    Table table({"CANDIDATE", "CLASS", ">STARTS", ">ON THE WIRE", ">IN MEMORY", ">PREDICTED", ""});
+    for (const json& one : list) {
+        const bool chosen = flag_of(one, "chosen");
+        table.row({text_of(one, "algorithm"), text_of(one, "class"), std::to_string(count_of(one, "starts")),
+                   bytes_text(count_of(one, "wire_bytes")), bytes_text(count_of(one, "memory_bytes")),
+                   milliseconds_text(number_of(one, "predicted_us") / 1000),
+                   chosen                ? "<- chosen"
+                   : has(one, "why_not") ? text_of(one, "why_not")
+                                         : ""});
+    }
+    return "\n" + table.text();
+}
+
 }  // namespace
+
+nexar::collectives::CostModel model_of(const json& m) {
+    const auto number = [&](const char* key) {
+        return static_cast<uint32_t>(std::min<uint64_t>(count_of(m, key), UINT32_MAX));
+    };
+    return {{number("small_start_ns"), number("small_ps_per_byte")},
+            {number("bulk_start_ns"), number("bulk_ps_per_byte")},
+            number("memory_ps_per_byte"),
+            number("shared_ps_per_byte")};
+}
+
+bool read_group(const json& answer, PlanQuestion& question) {
+    for (const auto& node : list_of(answer, "node_of_rank"))
+        if (node.is_number_unsigned()) question.node_of_rank.push_back(node.get<uint32_t>());
+    for (const auto& node : list_of(answer, "nodes")) question.names.push_back(node_text(node));
+    if (has(answer, "table")) {
+        const json& t = answer["table"];
+        PlanTable& table = question.table;
+        table.version = has(t, "version") ? static_cast<uint32_t>(count_of(t, "version")) : 1;
+        table.small_bytes_max = count_of(t, "small_bytes_max");
+        table.doubling_bytes_max = count_of(t, "doubling_bytes_max");
+        table.chunk_bytes = static_cast<uint32_t>(count_of(t, "chunk_bytes"));
+        table.segment_bytes = count_of(t, "segment_bytes");
+        table.lanes = static_cast<uint32_t>(count_of(t, "lanes"));
+        if (has(t, "model")) table.model = model_of(t["model"]);
+        table.large_message_bytes = count_of(t, "large_message_bytes");
+        table.ring_nodes_max = static_cast<uint32_t>(count_of(t, "ring_nodes_max"));
+        table.family = nexar::collectives::family_named(text_of(t, "algorithms"));
+    }
+    return !question.node_of_rank.empty();
+}
 
 nexar::Result<json> plan_report(const PlanQuestion& asked) {
     PlanQuestion question = asked;
@@ -175,12 +256,15 @@ nexar::Result<json> plan_report(const PlanQuestion& asked) {
                 {"lanes", plan.lanes},
                 {"phases_per_segment", plan.phases},
                 {"total_bytes", total},
+                {"plan_function", question.table.version},
+                {"candidates", candidates_of(question, layout)},
                 {"pairs", std::move(pairs)}};
 }
 
 std::string render_plan(const json& p) {
     const uint64_t segments = count_of(p, "segments");
     const nexar::OpRow* row = nexar::find_operation(std::string_view(text_of(p, "op")));
+    const bool by_model = count_of(p, "plan_function") > nexar::plan_version_by_size;
     std::string out = aligned({
         {"operation", row != nullptr && !row->has_elements
                           ? text_of(p, "op")
@@ -189,6 +273,7 @@ std::string render_plan(const json& p) {
         {"group", std::to_string(count_of(p, "ranks")) + " ranks on " + std::to_string(count_of(p, "nodes")) +
                       " nodes"},
         {"algorithm", text_of(p, "algorithm")},
+        {"chosen by", by_model ? "the cost model and the rules" : "size"},
         {"class", text_of(p, "class") == "bulk" ? "bulk: through the shards" : "small: with control"},
         {"segments", std::to_string(segments) + ", " + std::to_string(count_of(p, "lanes")) +
                          " at once, up to " + std::to_string(count_of(p, "phases_per_segment")) +
@@ -198,6 +283,7 @@ std::string render_plan(const json& p) {
     });
     const json& pairs = list_of(p, "pairs");
     if (pairs.empty()) return out + "\nnothing is sent between nodes\n";
+    out += render_candidates(p);
     Table table({"FROM NODE", "TO NODE", ">BYTES", ""});
     for (size_t i = 0; i < std::min(pairs.size(), pairs_shown_max); ++i) {
         const auto name = [&](const char* number, const char* text) {

@@ -10,6 +10,7 @@ std::span<const Entry> commands() {
         {"groups", "groups with ranks on this node, and where their ranks are", make_groups},
         {"ops", "operations in flight, and the ranks that have not arrived", make_ops},
         {"plan", "which algorithm an operation would use and what it would send; needs no daemon", make_plan},
+        {"tune", "measure links and host, for the choice of algorithms; start it on all hosts", make_tune},
         {"token create", "make a token with which a node may join", make_token_create},
         {"token list", "tokens that have not expired", make_token_list},
         {"token revoke", "make a token invalid", make_token_revoke},

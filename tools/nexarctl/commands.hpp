@@ -14,6 +14,7 @@ std::unique_ptr<Command> make_status();
 std::unique_ptr<Command> make_groups();
 std::unique_ptr<Command> make_ops();
 std::unique_ptr<Command> make_plan();
+std::unique_ptr<Command> make_tune();
 std::unique_ptr<Command> make_token_create();
 std::unique_ptr<Command> make_token_list();
 std::unique_ptr<Command> make_token_revoke();

@@ -6,9 +6,11 @@
 
 #include <cerrno>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 
+#include "config/config.hpp"
 #include "nexarctl/descriptor.hpp"
 
 namespace nexarctl {
@@ -51,6 +53,11 @@ Reply refused(const std::string& path) {
 }
 
 }  // namespace
+
+std::string session_socket() {
+    const char* const set = std::getenv("NEXAR_SOCKET");
+    return set != nullptr && *set != 0 ? set : nexar::config::Config().socket;
+}
 
 Reply check_session_socket(const std::string& path, int timeout_ms) {
     sockaddr_un address{};

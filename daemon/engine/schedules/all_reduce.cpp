@@ -42,6 +42,8 @@ Task<> all_reduce_schedule(MeshLane& lane, const TwoLevelOp& op, Geometry at) {
     co_await done(lane.job(at.combine(results, std::move(ins))));
     if (op.plan.algorithm == Algorithm::doubling_all_reduce)
         co_await collectives::doubling_all_reduce(lane, accumulator, at.arithmetic());
+    else if (op.plan.algorithm == Algorithm::halving_all_reduce)
+        co_await collectives::halving_all_reduce(lane, accumulator, at.arithmetic());
     else if (op.plan.algorithm == Algorithm::ring_all_reduce)
         co_await collectives::ring_all_reduce(lane, at.parts(accumulator[0].at), at.arithmetic());
     co_await done(lane.job(at.finish(std::move(results))));

@@ -338,6 +338,8 @@ Task<> wide_between_nodes(MeshLane& lane, const Work& work, link::Extent memory)
     switch (work.op.plan.algorithm) {
         case Algorithm::doubling_all_reduce:
             return collectives::doubling_all_reduce(lane, all, arithmetic);
+        case Algorithm::halving_all_reduce:
+            return collectives::halving_all_reduce(lane, all, arithmetic);
         case Algorithm::ring_all_reduce:
             return collectives::ring_all_reduce(lane, wide_parts(work, memory.at), arithmetic);
         case Algorithm::binomial_reduce:

@@ -98,12 +98,28 @@ TEST_CASE("the hash of a plan table changes with every field") {
     t = {};
     t.lanes += 1;
     REQUIRE(seen.insert(t.hash(1)).second);
+    for (const auto change : std::initializer_list<void (*)(PlanTable&)>{
+             [](PlanTable& x) { x.model.small.start_ns += 1; },
+             [](PlanTable& x) { x.model.small.ps_per_byte += 1; },
+             [](PlanTable& x) { x.model.bulk.start_ns += 1; },
+             [](PlanTable& x) { x.model.bulk.ps_per_byte += 1; },
+             [](PlanTable& x) { x.model.memory_ps_per_byte += 1; },
+             [](PlanTable& x) { x.model.shared_ps_per_byte += 1; },
+             [](PlanTable& x) { x.large_message_bytes += 1; }, [](PlanTable& x) { x.ring_nodes_max += 1; },
+             [](PlanTable& x) { x.family = Family::ring; }}) {
+        t = {};
+        t.version = 3;
+        seen.insert(t.hash(1));
+        change(t);
+        REQUIRE(seen.insert(t.hash(1)).second);
+    }
     REQUIRE(seen.insert(PlanTable{}.hash(2)).second);
 }
 
 TEST_CASE("a plan table out of range is refused, naming the field") {
     const auto refusal = [](auto change) {
         PlanTable t;
+        t.version = 3;
         change(t);
         const auto result = t.check();
         return result ? std::string() : result.error().text;
@@ -113,6 +129,11 @@ TEST_CASE("a plan table out of range is refused, naming the field") {
     REQUIRE(refusal([](PlanTable& t) { t.chunk_bytes = 100; }).contains("chunk_bytes 100"));
     REQUIRE(refusal([](PlanTable& t) { t.chunk_bytes = 1 << 20; }).contains("chunk_bytes 1048576"));
     REQUIRE(refusal([](PlanTable& t) { t.lanes = 0; }).contains("lanes 0"));
+    REQUIRE(refusal([](PlanTable& t) { t.model.bulk.start_ns = 0; }).contains("bulk_start_ns 0"));
+    REQUIRE(refusal([](PlanTable& t) {
+                t.model.memory_ps_per_byte = ps_per_byte_max + 1;
+            }).contains("memory_ps_per_byte 100000001"));
+    REQUIRE(refusal([](PlanTable& t) { t.family = static_cast<Family>(4); }).contains("number 4"));
     REQUIRE(refusal([](PlanTable& t) { t.segment_bytes = 1; }).contains("segment_bytes 1"));
     REQUIRE(refusal([](PlanTable& t) {
                 t.doubling_bytes_max = uint64_t{1} << 40;
@@ -188,7 +209,7 @@ TEST_CASE(
     REQUIRE(predict_bytes(known, shape, layout) == std::vector<uint64_t>{0, 16 + (104 << 20), 16 + 8, 0});
 }
 
-TEST_CASE("the plan follows size and kind") {
+TEST_CASE("the plan of functions 1 and 2 follows size and kind") {
     const Layout layout(std::vector<uint32_t>{0, 1, 0, 1, 2});
     const PlanTable table;
     const auto algorithm = [&](Kind kind, uint64_t count) {

@@ -108,12 +108,28 @@ TEST_CASE("a key of what is to come has the one value that describes the daemon"
     REQUIRE(refused.error().text ==
             "environment variable NEXAR_RECOVERY_POLICY: recovery_policy = 'automatic' is "
             "not allowed; allowed: abort (automatic and manual wait for recovery)");
-    for (const auto& [name, value] :
-         {std::pair("NEXAR_ELASTIC_MIN_WORLD_SIZE", "true"), std::pair("NEXAR_RING_MAX_WORLD", "8")}) {
+    for (const auto& [name, value] : {std::pair("NEXAR_ELASTIC_MIN_WORLD_SIZE", "true"),
+                                      std::pair("NEXAR_ELASTIC_MAX_WORLD_SIZE", "8")}) {
         CAPTURE(name);
         const auto other = load(environment({{name, value}}));
         REQUIRE_FALSE(other);
         REQUIRE(other.error().text.find("for") != std::string::npos);
+    }
+}
+
+TEST_CASE("what overrides the cost model is configured, within its limits", "[O5]") {
+    const auto none = load(environment({}));
+    REQUIRE((none->large_message_bytes == 0 && none->ring_max_world == 0 && none->algorithms == "automatic"));
+    const auto other = load(environment({{"NEXAR_LARGE_MSG_BYTES", "8388608"},
+                                         {"NEXAR_RING_MAX_WORLD", "8"},
+                                         {"NEXAR_ALGORITHMS", "Halving"}}));
+    REQUIRE((other->large_message_bytes == 8 << 20 && other->ring_max_world == 8));
+    REQUIRE(other->algorithms == "halving");
+    for (const auto& [name, value] :
+         {std::pair("NEXAR_LARGE_MSG_BYTES", "63"), std::pair("NEXAR_LARGE_MSG_BYTES", "1099511627777"),
+          std::pair("NEXAR_RING_MAX_WORLD", "65537"), std::pair("NEXAR_ALGORITHMS", "tree")}) {
+        CAPTURE(name, value);
+        REQUIRE_FALSE(load(environment({{name, value}})));
     }
 }
 

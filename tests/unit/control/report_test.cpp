@@ -321,13 +321,37 @@ TEST_CASE("status: what each user has, and his share", "[N1][N11]") {
 }
 
 TEST_CASE("plan names the nodes by their first rank and gives the thresholds") {
-    collectives::PlanTable table;
+    engine::Snapshot of_groups = snapshot();
+    collectives::PlanTable& table = of_groups.groups[0].table;
     table.lanes = 3;
-    const json answer = json::parse(*report::plan(snapshot(), hosts, table, "digits"));
+    table.model.bulk.start_ns = 77;
+    table.ring_nodes_max = 4;
+    table.family = collectives::Family::ring;
+    const json answer = json::parse(*report::plan(of_groups, hosts, "digits"));
     REQUIRE(answer["node_of_rank"] == json{0, 1, 0});
     REQUIRE(answer["nodes"][1]["host"] == "beta");
     REQUIRE(answer["table"]["lanes"] == 3);
-    REQUIRE(report::plan(snapshot(), hosts, table, "x").error().code == Errc::not_found);
+    REQUIRE(answer["table"]["model"]["bulk_start_ns"] == 77);
+    REQUIRE(answer["table"]["ring_nodes_max"] == 4);
+    REQUIRE(answer["table"]["algorithms"] == "ring");
+    REQUIRE(report::plan(of_groups, hosts, "x").error().code == Errc::not_found);
+}
+
+TEST_CASE("tune takes all six parameters within their ranges, or forgets, or only asks", "[O7]") {
+    const std::string six = R"({"small_start_ns": 1, "small_ps_per_byte": 2, "bulk_start_ns": 3,
+                                 "bulk_ps_per_byte": 4, "memory_ps_per_byte": 5, "shared_ps_per_byte": 6})";
+    const auto wish = report::tune_wish(R"({"model": )" + six + "}");
+    REQUIRE(wish);
+    REQUIRE(wish->model == collectives::CostModel{{1, 2}, {3, 4}, 5, 6});
+    REQUIRE((!report::tune_wish("{}")->model && !report::tune_wish("{}")->forget));
+    REQUIRE(report::tune_wish(R"({"forget": true})")->forget);
+    for (const char* bad :
+         {R"({"model": {"small_start_ns": 1}})", R"({"model": 7})", R"({"forget": 1})", R"({"x": 1})",
+          R"({"model": {"small_start_ns": "1"}})", R"({"model": {"a = 1\nsmall_start_ns": 1}})"}) {
+        CAPTURE(bad);
+        REQUIRE(report::tune_wish(bad).error().code == Errc::invalid_argument);
+    }
+    REQUIRE_FALSE(report::tune_wish(R"({"forget": true, "model": )" + six + "}"));
 }
 
 TEST_CASE("cluster, tokens, doctor and config are JSON, and the configuration shows no secret", "[C6]") {

@@ -64,10 +64,11 @@ TEST_CASE("a leader passes features on unchanged, also those that it does not kn
 }
 
 TEST_CASE("a group's plan function is one that all its nodes and its leader know", "[rendezvous][V5]") {
-    const uint64_t two = feature_of_plan(2);
+    const uint64_t two = feature_of_plan(2), three = two | feature_of_plan(3);
     CHECK(prepared_with(0, two).plan.version == 1);
     CHECK(prepared_with(two, 0).plan.version == 1);
-    CHECK(prepared_with(two, two).plan.version == plan_version_max);
+    CHECK(prepared_with(two, three).plan.version == 2);
+    CHECK(prepared_with(three, three).plan.version == plan_version_max);
 }
 
 TEST_CASE("a prepare that counts on what a node lacks is not answered OK by it", "[rendezvous][V5]") {
@@ -92,7 +93,7 @@ TEST_CASE("a prepare that counts on what a node lacks is not answered OK by it",
     SECTION("a plan function that it lacks") {
         prepare.plan.version = plan_version_max + 1;
         prepare.members[0].features |= feature_of_plan(plan_version_max + 1);
-        expected = "plan function 3";
+        expected = "plan function 4";
     }
     node.machine.on_message(leader, prepare, Time(ms(1)));
     const auto answers = node.sent<wire::GroupPrepared>();

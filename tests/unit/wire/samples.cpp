@@ -97,7 +97,8 @@ void add_rendezvous_messages(Distinct& d, std::vector<Message>& out) {
                             d.u64()});
     out.push_back(GroupWithdraw{d.request(), d.bytes<32>(), false, true});
     out.push_back(GroupWithdraw{d.request(), d.bytes<32>(), true, false});
-    const PlanTableRecord plan{d.u32(), d.u64(), d.u64(), d.u64(), d.u64(), d.u32(), 11};
+    const PlanTableRecord plan{d.u32(), d.u64(), d.u64(), d.u64(), d.u64(), d.u32(), 11,      d.u32(),
+                               d.u32(), d.u32(), d.u32(), d.u32(), d.u32(), d.u64(), d.u32(), 12};
     out.push_back(GroupPrepare{
         d.group(), d.u32(), d.bytes<32>(), d.text("train"), d.members(false), plan, {5000, 0, 7000}});
     out.push_back(GroupPrepared{d.group(), d.error(Errc::link_lost), d.bytes<32>()});

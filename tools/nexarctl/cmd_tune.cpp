@@ -1,0 +1,157 @@
+// nexarctl tune: measures with a rank on each host, prints what it found, and has the daemon keep it. It
+// changes the choice of algorithms of groups that are made from then on [O6], and of no group that there is.
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "nexarctl/client.hpp"
+#include "nexarctl/commands.hpp"
+#include "nexarctl/daemon_check.hpp"
+#include "nexarctl/options.hpp"
+#include "nexarctl/plan_report.hpp"
+#include "nexarctl/secret_file.hpp"
+#include "nexarctl/table.hpp"
+#include "nexarctl/tune_probes.hpp"
+#include "nexarctl/units.hpp"
+
+namespace nexarctl {
+
+using json = nlohmann::ordered_json;
+using nexar::collectives::CostModel;
+
+namespace {
+
+constexpr uint64_t tuned_hosts_max = 1024;
+
+json model_json(const CostModel& m) {
+    return {{"small_start_ns", m.small.start_ns},         {"small_ps_per_byte", m.small.ps_per_byte},
+            {"bulk_start_ns", m.bulk.start_ns},           {"bulk_ps_per_byte", m.bulk.ps_per_byte},
+            {"memory_ps_per_byte", m.memory_ps_per_byte}, {"shared_ps_per_byte", m.shared_ps_per_byte}};
+}
+
+const char* meaning(const std::string& name) {
+    if (name == "small_start_ns") return "one more transfer by the control loops, without its bytes";
+    if (name == "small_ps_per_byte") return "each byte of it";
+    if (name == "bulk_start_ns") return "one more transfer by the shards, without its bytes";
+    if (name == "bulk_ps_per_byte") return "each byte of it";
+    if (name == "shared_ps_per_byte")
+        return "each byte of all hosts together, where they share what carries it";
+    return "combining or copying a byte on a host";
+}
+
+std::string render_tuning(const json& report) {
+    Table table({"PARAMETER", ">BEFORE", ">NOW", "WHAT IT IS"});
+    for (const auto& [name, value] : report["model"].items())
+        table.row({name, std::to_string(count_of(report["before"], name.c_str())),
+                   std::to_string(value.get<uint64_t>()), meaning(name)});
+    std::string out = table.text();
+    if (has(report, "host_ns"))
+        out += "an operation that stays on the host takes " +
+               milliseconds_text(number_of(report, "host_ns") / 1e6) +
+               "; times are medians, of all hosts the " + "slowest\n";
+    const bool stored = flag_of(report, "stored");
+    out += stored ? "kept by this host's daemon, for groups that it makes from now on\n"
+                  : "nothing was changed\n";
+    return out;
+}
+
+class Tune final : public Command {
+    void declare(Options& options) override {
+        options.count("--nodes", nodes_, 2, tuned_hosts_max, "hosts on which this command is started");
+        options.count("--node-index", node_index_, 0, tuned_hosts_max - 1, "index of this host, from 0");
+        options.text("--secret-file", secret_file_, "a secret, the same on all hosts");
+        options.number("--seconds", seconds_, 1, 60, "about how long it measures");
+        options.flag("--dry-run", dry_run_, "measure and show, and change nothing");
+        options.flag("--force", force_,
+                     "also while operations of others are in flight, which it then measures");
+        options.flag("--forget", forget_,
+                     "back to the choice by size: measures nothing, for this host alone");
+    }
+
+    int run(const Context& context) override {
+        Reply current =
+            ask(context.socket, "tune", forget_ ? R"({"forget": true})" : "{}", change_timeout_ms);
+        if (current.exit != exit_ok) return show_error(context, current);
+        const json known = json::parse(current.text, nullptr, false);
+        if (forget_)
+            return show(context, {{"model", known["model"]}, {"before", known["before"]}, {"stored", true}});
+        if (auto why = refusal(context); why.exit != exit_ok) return show_error(context, why);
+        auto job = job_of(context);
+        if (!job) return show_error(context, {exit_usage, "tune: " + job.error().text, "INVALID_ARGUMENT"});
+        const auto tuning = measure(*job);
+        if (!tuning) return show_error(context, {exit_failed, "tune: " + tuning.error().text, "IO"});
+        json report{{"model", model_json(tuning->model)}, {"before", known["model"]},
+                    {"host_ns", tuning->times.host_ns},   {"small_bytes", tuning->small_bytes},
+                    {"bulk_bytes", tuning->bulk_bytes},   {"stored", !dry_run_}};
+        if (!dry_run_) {
+            const json change{{"model", report["model"]}};
+            const Reply kept = ask(context.socket, "tune", change.dump(), change_timeout_ms);
+            if (kept.exit != exit_ok) return show_error(context, kept);
+        }
+        return show(context, report);
+    }
+
+    static int show(const Context& context, const json& report) {
+        std::printf("%s", context.json ? (report.dump(2) + "\n").c_str() : render_tuning(report).c_str());
+        return exit_ok;
+    }
+
+    // Why it does not measure now; exit_ok: it does.
+    Reply refusal(const Context& context) const {
+        const Reply answer = ask(context.socket, "status", "{}");
+        if (answer.exit != exit_ok) return answer;
+        const json status = json::parse(answer.text, nullptr, false);
+        const uint64_t busy = count_of(status, "ops_in_flight");
+        if (busy > 0 && !force_)
+            return {
+                exit_failed,
+                "tune: " + std::to_string(busy) + (busy == 1 ? " operation is" : " operations are") +
+                    " in flight on this node (nexarctl ops): it would measure what they leave, and disturb "
+                    "them. Wait for their end, or --force",
+                "BAD_STATE"};
+        if (text_of(status, "state") == "no cluster")
+            return {exit_failed, "tune: this node is in no cluster: there is no link to measure",
+                    "BAD_STATE"};
+        return check_session_socket(session_socket(), session_timeout_ms);
+    }
+
+    nexar::Result<TuneJob> job_of(const Context& context) const {
+        if (node_index_ >= nodes_)
+            return nexar::fail(nexar::Errc::invalid_argument,
+                               "--node-index is below --nodes, " + std::to_string(nodes_));
+        if (secret_file_.empty())
+            return nexar::fail(nexar::Errc::invalid_argument,
+                               "--secret-file is needed: ranks of several hosts share a secret (openssl rand "
+                               "-hex 32 > FILE)");
+        TuneJob job;
+        NEXAR_TRY(job.secret, read_secret(secret_file_));
+        job.session_socket = session_socket();
+        job.group = "nexar-tune";
+        job.nodes = static_cast<uint32_t>(nodes_);
+        job.index = static_cast<uint32_t>(node_index_);
+        job.seconds = seconds_;
+        job.plan_of_group = [&context, name = job.group]() -> nexar::Result<PlanQuestion> {
+            const Reply reply = ask(context.socket, "plan", json{{"group", name}}.dump());
+            PlanQuestion question;
+            if (reply.exit != exit_ok || !read_group(json::parse(reply.text, nullptr, false), question))
+                return nexar::fail(nexar::Errc::io, "the daemon does not describe the group: " + reply.text);
+            NEXAR_TRY_VOID(question.table.check());
+            return question;
+        };
+        return job;
+    }
+
+    uint64_t nodes_ = 2, node_index_ = 0;
+    std::string secret_file_;
+    double seconds_ = 5;
+    bool dry_run_ = false, force_ = false, forget_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_tune() {
+    return std::make_unique<Tune>();
+}
+
+}  // namespace nexarctl
