@@ -63,9 +63,11 @@ class Cluster:
     the threads share one decides much of a small operation, and the kernel draws it anew each time.
     """
 
-    def __init__(self, build, hosts, pinned=False):
+    def __init__(self, build, hosts, pinned=False, settings=None, model=None):
+        """settings: variables of all daemons; model: the content of their file plan_model."""
         need_namespaces()
         self.build, self.hosts = build, range(1, hosts + 1)
+        self._settings, self._model = settings or {}, model
         self._processors = sorted(os.sched_getaffinity(0)) if pinned else []
         self._daemons, self._jobs = {}, itertools.count(1)
         self._folder = pathlib.Path(tempfile.mkdtemp(prefix="nexar-bench."))
@@ -124,8 +126,11 @@ class Cluster:
         command = [self.build.nexard, "--config", "/dev/null", "--socket", self._path(host, "nexard.sock"),
                    "--admin-socket", self._path(host, "admin.sock"), "--state-dir", self._path(host, "state"),
                    "--listen", f"{self._network.address(host)}:{PORT}"]
+        if self._model:
+            self._path(host, "state").mkdir(mode=0o700)
+            (self._path(host, "state") / "plan_model").write_text(self._model)
         with open(self._path(host, "log"), "w") as log:
-            self._daemons[host] = self._spawn(host, command, environment, stdout=log, stderr=log)
+            self._daemons[host] = self._spawn(host, command, {**self._settings, **environment}, stdout=log, stderr=log)
 
     def _ctl(self, host, *arguments):
         done = subprocess.run([self.build.nexarctl, "--socket", self._path(host, "admin.sock"), *arguments], env=CLEAN,

@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+"""Compares the planner's choice with each single choice that it has, on clusters in network namespaces.
+
+    tests/bench/planner.py [--build DIR] [--topologies 2x1,3x2] [--bytes LIST] [--rounds N] [--seconds S] [--tune] [--json FILE]
+
+A single choice is a cluster of its own whose configuration leaves one algorithm of all_reduce and one class. All clusters
+run at the same time and take turns; each result is checked. The ratio is the time of the choice that the planner makes, forced,
+over that of the best: the planner's own cluster, in its column, does the same and shows how much such times differ. "by size" is
+the ratio of what plan function 2 chooses. --tune: the planner's cluster is tuned first, by nexarctl tune on each of its hosts;
+otherwise it goes by --model, or by size."""
+import argparse
+import contextlib
+import json
+import pathlib
+import secrets
+import statistics
+import subprocess
+import sys
+import tempfile
+
+from builds import FOLDER, Build
+from hosts import CLEAN, Cluster, Failed
+from measure import read_times
+
+SIZES = (8, 512, 4 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20)
+ONE_CHOICE_FROM = 8 << 20  # several segments: only the bulk ring is left
+SMALL_MAX = 128 << 10      # small_message_bytes: what is longer is bulk, also where that is not wanted
+NEVER_BULK = ("small_start_ns = 1000\nsmall_ps_per_byte = 1\nbulk_start_ns = 1000000000\nbulk_ps_per_byte = 1\n"
+              "memory_ps_per_byte = 1\nshared_ps_per_byte = 1\n")
+PARAMETERS = ("small_start_ns", "small_ps_per_byte", "bulk_start_ns", "bulk_ps_per_byte", "memory_ps_per_byte",
+              "shared_ps_per_byte")
+FAMILIES = {"recursive doubling": "doubling", "ring": "ring", "halving and doubling": "halving"}
+LONGEST_SECONDS = 120
+ACCEPTED = 1.10  # of the best single choice's time
+
+
+def singles(hosts):
+    """{name: (variables of the daemons, model)}"""
+    out = {}
+    for family in ("doubling", "ring") + (("halving",) if hosts > 2 else ()):
+        out[f"{family} small"] = {"NEXAR_ALGORITHMS": family}, NEVER_BULK
+        out[f"{family} bulk"] = {"NEXAR_ALGORITHMS": family, "NEXAR_SMALL_MSG_BYTES": "0"}, None
+    return out
+
+
+def tune(cluster):
+    """What nexarctl tune reports at host 1, after it has ended on all hosts."""
+    with tempfile.NamedTemporaryFile("w", suffix=".secret") as secret:
+        secret.write(secrets.token_hex(16))
+        secret.flush()
+        running = []
+        for index, host in enumerate(cluster.hosts):
+            command = [cluster.build.nexarctl, "--socket", cluster._path(host, "admin.sock"), "tune", "--nodes",
+                       str(len(cluster.hosts)), "--node-index", str(index), "--secret-file", secret.name, "--json"]
+            if cluster._processors:
+                command = ["taskset", "-c", str(cluster._processors[index % len(cluster._processors)]), *command]
+            running.append(subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                            env={**CLEAN, "NEXAR_SOCKET": str(cluster._path(host, "nexard.sock"))}))
+        outputs = [process.communicate(timeout=LONGEST_SECONDS) for process in running]
+    for process, (output, complaint) in zip(running, outputs):
+        if process.returncode != 0:
+            raise Failed(f"tune: {complaint or output}")
+    return json.loads(outputs[0][0])
+
+
+def chosen(build, model, size, hosts, ranks):
+    """The planner's choice, as nexarctl plan shows it for the model."""
+    job = subprocess.run([build.nexarctl, "plan", "--bytes", str(size), "--nodes", str(hosts), "--ranks-per-node",
+                          str(ranks), "--json", *(["--model", model] if model else [])],
+                         env=CLEAN, capture_output=True, text=True, timeout=20, check=True)
+    report = json.loads(job.stdout)
+    return f"{FAMILIES[report['algorithm']]} {report['class']}"
+
+
+def measure_topology(build, client, hosts, ranks, options):
+    with contextlib.ExitStack() as stack:
+        model = "".join(f"{name} = {value}\n" for name, value in zip(PARAMETERS, options.model.split(","))) if options.model else None
+        clusters = {"planner": stack.enter_context(Cluster(build, hosts, options.pin, None, model))}
+        for name, (settings, model) in singles(hosts).items():
+            clusters[name] = stack.enter_context(Cluster(build, hosts, options.pin, settings, model))
+        tuned = tune(clusters["planner"]) if options.tune else None
+        times = {name: {} for name in clusters}
+        for number in range(options.rounds):
+            order = list(clusters) if number % 2 == 0 else list(reversed(clusters))
+            for name in order:
+                sizes = [size for size in options.bytes if size < ONE_CHOICE_FROM or name in ("planner", "ring bulk")]
+                sizes = [size for size in sizes if size <= SMALL_MAX or not name.endswith("small")]
+                if not sizes:
+                    continue
+                text = clusters[name].run([client, "--operations", "all_reduce", "--memory", "alloc", "--bytes",
+                                           ",".join(map(str, sizes)), "--seconds", str(options.seconds)], ranks, LONGEST_SECONDS)
+                for (_, _, size), found in read_times(text).items():
+                    times[name].setdefault(size, []).append(statistics.median(found.microseconds))
+        rows = []
+        for size in options.bytes:
+            medians = {name: statistics.median(found[size]) for name, found in times.items() if size in found}
+            best = min((name for name in medians if name != "planner"), key=medians.get)
+            model = ",".join(map(str, tuned["model"].values())) if tuned else options.model
+            choice, by_size = chosen(build, model, size, hosts, ranks), chosen(build, None, size, hosts, ranks)
+            rows.append({"topology": f"{hosts}x{ranks}", "bytes": size, "best": best, "medians_us": medians,
+                         "chosen": choice, "ratio": round(medians[choice] / medians[best], 3),
+                         "by_size": by_size, "ratio_by_size": round(medians[by_size] / medians[best], 3),
+                         "planner_ratio": round(medians["planner"] / medians[choice], 3)})
+        return rows, tuned
+
+
+def show(rows, tuned):
+    if tuned:
+        print("tuned:", ", ".join(f"{name} {value}" for name, value in tuned["model"].items()), f"host_ns {tuned['host_ns']}")
+    names = [name for name in rows[0]["medians_us"] if name != "planner"]
+    print(f"{rows[0]['topology']:>5} {'bytes':>9} " + " ".join(f"{name:>14}" for name in names) +
+          f" {'planner':>10}  ratio by size  chosen (best)")
+    for row in rows:
+        cells = " ".join(f"{row['medians_us'][name]:14.1f}" if name in row["medians_us"] else f"{'-':>14}" for name in names)
+        mark = "  <-- above 1.10" if row["ratio"] > ACCEPTED else ""
+        print(f"      {row['bytes']:9} {cells} {row['medians_us']['planner']:10.1f} {row['ratio']:6.3f}  {row['ratio_by_size']:6.3f}  "
+              f"{row['chosen']} ({row['best']}){mark}", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--build", default=FOLDER.parents[1])
+    parser.add_argument("--topologies", default="2x1,2x2,2x4,3x1,3x2,3x4")
+    parser.add_argument("--bytes", default=",".join(map(str, SIZES)))
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=0.1, help="for each size, choice and round")
+    parser.add_argument("--tune", action="store_true")
+    parser.add_argument("--model", help="of the planner, as nexarctl plan takes it: six numbers")
+    parser.add_argument("--pin", action="store_true", help="each host has one processor, in turn")
+    parser.add_argument("--json", type=pathlib.Path)
+    options = parser.parse_args()
+    options.bytes = [int(word) for word in options.bytes.split(",")]
+    build, kept = Build(options.build), []
+    with tempfile.TemporaryDirectory(prefix="nexar-bench.") as folder:
+        client = build.compile_client(f"{folder}/ops_bench")
+        for topology in options.topologies.split(","):
+            hosts, ranks = map(int, topology.split("x"))
+            if hosts < 2:
+                continue  # within a host there is nothing to choose
+            try:
+                rows, tuned = measure_topology(build, client, hosts, ranks, options)
+            except Failed as failure:
+                sys.exit(f"planner: {failure}")
+            show(rows, tuned)
+            kept.append({"rows": rows, "tuned": tuned})
+    if options.json:
+        options.json.write_text(json.dumps({"build": build.describe(), "topologies": kept}, indent=1) + "\n")
+
+
+main()
