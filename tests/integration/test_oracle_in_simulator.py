@@ -8,7 +8,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 from harness import *
 from oracle import simulator
 
-for kind, seed in (("plain", 4), ("ends", 43), ("death", 8), ("leave", 1), ("exception", 1)):
+for kind, seed in (("plain", 4), ("ends", 149), ("death", 8), ("leave", 1), ("exception", 1)):
     failed = simulator.main(["--seed", str(seed), "--programs", "1", "--kind", kind, "--sabotage"])
     assert failed != 0, f"{kind}: a wrong bit, or a wrong error, was not found"
     print(f"ok      a wrong bit, or a wrong error, is found: {kind}", flush=True)

@@ -17,12 +17,11 @@ Success always means the right data, which each rank has compared itself, and th
   death        PEER_LOST naming the victim, in its groups only, and for every operation that begins after the first such error.
                No barrier succeeds that the victim had not begun
 
-creates.py has what creates may end with. Where the parent loses a rank, or some rank lacks the parent, not all ranks may get the group: then
-what is called there ends as where those that lack it have died, or have left it.
+creates_allowed.py has what creates may end with. Where the parent loses a rank nobody may get the group: then nothing is called there.
 """
 import collections
 
-from . import creates
+from . import creates_allowed
 from .early import has_deadline
 from .thread import REASON
 
@@ -39,32 +38,39 @@ MESSAGE_ENDS = {
 
 def judge(program, outcomes):
     """Words about what is not allowed. outcomes: {rank of the program: its Outcomes}, without a victim's."""
-    words = []
-    lacking = {group.number: lacking_ranks(group, outcomes) for group in program.groups if group.made == "create"}
+    words = creates_allowed.shared(outcomes)
     for step in program.steps:
-        of_step = {step.group.members.index(rank): [each for each in found if each.step == step.number]
+        of_step = {step.group.members.index(rank): [each for each in found if each.step == step.number and each.what != "leave"]
                    for rank, found in outcomes.items() if rank in step.group.members}
-        words += [f"{step}: {word}" for word in judged(program, step, of_step, lacking)]
+        words += [f"{step}: {word}" for word in judged(program, step, of_step, outcomes)]
     if program.death or program.leave:
         words += after_loss(program, outcomes)
     return words
 
 
-def lacking_ranks(group, outcomes):
-    """The program's ranks that are in a created group, and did not get it. A victim may have."""
-    got = {rank for rank, found in outcomes.items() for each in found if (each.step, each.what, each.name) == (group.call, "create", "OK")}
-    return {rank for rank in group.members if rank in outcomes} - got
+def is_there(program, group, outcomes):
+    """Whether anybody has got the group, if it is one that a step creates. A victim may have it alone, and then uses it alone."""
+    return any(has_got(group, found) for found in outcomes.values())
 
 
-def judged(program, step, of_step, lacking):
-    """of_step: {rank in the group: Outcomes}. lacking: {number of a created group: the program's ranks that lack it}"""
+def has_got(group, found):
+    """found: the outcomes of one rank."""
+    return group.made != "create" or any((each.step, each.what, each.name) == (group.call, "create", "OK") for each in found)
+
+
+def judged(program, step, of_step, outcomes):
+    """of_step: {rank in the group: Outcomes}, those of the step."""
+    needed = program.groups[step.group.parent] if step.kind == "create" else step.group
+    if not is_there(program, needed, outcomes):
+        return [f"rank {rank}: called without the group: {found}" for rank, found in of_step.items() if found]
     if step.kind == "create":
-        return creates.judged(program, step, of_step, lacking)
+        return creates_allowed.judged(program, step, of_step)
     fences = {rank: [each for each in found if each.what == "fence"] for rank, found in of_step.items()}
     steps = {rank: [each for each in found if each.what != "fence"] for rank, found in of_step.items()}
-    lost, absent = program.lost(step.group), {step.group.members.index(rank) for rank in lacking.get(step.group.number, ())}
-    if lost is not None or absent:
-        return with_loss(program, step, None if lost is None else step.group.members.index(lost), absent, fences, steps)
+    lost = program.lost(step.group)
+    if lost is not None:
+        reason = REASON if program.leave and program.leave.how != "free" and has_got(step.group, outcomes[lost]) else ""
+        return with_loss(program, step, step.group.members.index(lost), reason, fences, steps)
     words = [word for found in (fences if step.end else of_step).values() for each in found for word in failed(each)]
     if step.kind in SAME_EVERYWHERE:
         words += differ(steps)
@@ -133,30 +139,27 @@ def after_message(step, steps):
     return [f"send ended with {sends}, receives with {receives}: {shown(steps)}"]
 
 
-def with_loss(program, step, lost, absent, fences, steps):
-    """lost: the rank that the group loses; absent: those that never got it."""
+def with_loss(program, step, lost, reason, fences, steps):
+    """lost: the rank that the group loses; reason: what it gives. Who ends while a group is created gives none."""
     words = [f"rank {rank}: {word}" for found in (fences, steps) for rank, some in found.items() for each in some
-             if not (each.culprit in absent and each.name in ("PEER_LOST", "ABORTED")) and not fits_loss(program, step, lost, rank, each)
-             for word in failed(each)]
+             if not fits_loss(program, step, lost, reason, rank, each) for word in failed(each)]
     if step.kind in SAME_EVERYWHERE:
         words += differ(steps)
-    if lost is not None and never_begun(program, step):
+    if never_begun(program, step):
         words += [f"a barrier succeeded on rank {rank} that rank {lost}, which was lost, never began"
                   for found in (fences, steps if step.kind == "barrier" else {}) for rank, some in found.items()
                   for each in some if each.name == "OK"]
     return words
 
 
-def fits_loss(program, step, lost, rank, each):
+def fits_loss(program, step, lost, reason, rank, each):
     leave = program.leave
     if each.name == "OK":
         return True
-    if lost is None:
-        return False
     if leave and rank == lost:
         return each.name == "CLOSED" or (leave.how == "free" and each.what == "send")  # what was sent is delivered, or not
     if (each.name, each.culprit) == ("PEER_LOST", lost):
-        return not leave or leave.how == "free" or REASON in each.text
+        return reason in each.text
     if not leave or leave.how != "free" or (each.name, each.culprit) != ("ABORTED", lost):
         return False
     if step.kind != "messages":
@@ -180,18 +183,36 @@ def is_of_group(program, step, lost):
 
 
 def after_loss(program, outcomes):
-    """Nothing succeeds on a group that began after an error of that group on the same rank."""
-    words = []
-    groups = {step.number: step for step in program.steps}
+    """Nothing succeeds on a group, or is created from it, that began after an error of that group on the same rank, or when the rank
+    had left it. Nor is a group created with a rank that has left the parent, as an error states."""
+    words, steps = [], {step.number: step for step in program.steps}
     for rank, found in outcomes.items():
         first = {}
         for each in sorted(found, key=lambda each: each.ended):
-            group = groups[each.step].group.number
-            step = groups[each.step]
-            if each.name == "PEER_LOST" and is_of_group(program, step, program.lost(step.group)):
-                first.setdefault(group, each)
+            for what in failed_by(program, steps[each.step], rank, each):
+                first.setdefault(what, each)
         for each in found:
-            error = first.get(groups[each.step].group.number)
-            if error and each.name == "OK" and each.began > error.ended:
-                words.append(f"rank {rank}: {groups[each.step]}: success, begun after the group's failure: {error}")
+            errors = [first[what] for what in needed_by(program, steps[each.step]) if what in first and each.began > first[what].ended]
+            if each.name == "OK" and each.what != "leave" and errors:
+                words.append(f"rank {rank}: {steps[each.step]}: success, begun after the group's failure: {errors}")
     return words
+
+
+def failed_by(program, step, rank, each):
+    """What has failed when a rank has this outcome: a group, by its number; or a group's rank alone, as (number, rank in the group)."""
+    if each.what == "leave":
+        return [group.number for group in program.groups
+                if group == program.group_left or (program.leave.how == "exception" and rank in group.members)]
+    if step.kind == "create":
+        if each.name not in ("PEER_LOST", "ABORTED"):
+            return []
+        return [(step.group.parent, each.culprit) if creates_allowed.is_listed(program, step, each.culprit) else step.group.parent]
+    group_failed = each.name == "PEER_LOST" and is_of_group(program, step, program.lost(step.group))
+    return [step.group.number] if group_failed or each.name == "CLOSED" else []
+
+
+def needed_by(program, step):
+    if step.kind != "create":
+        return [step.group.number]
+    parent = program.groups[step.group.parent]
+    return [parent.number, *((parent.number, parent.members.index(member)) for member in step.group.members)]

@@ -90,9 +90,19 @@ def drawn_create(rng, number, groups, kind):
     group = Group(len(groups), tuple(members), "create", parent.number, number)
     step = Step(number, group, "create", tag=rng.choice(CREATE_TAGS) if kind == "plain" else PRIVATE_TAG + number)
     if kind == "ends" and group.size > 1 and rng.random() < 0.3:
-        how = rng.choice(("cancel", "cancel", "cancel", "late", "late", "differs"))
-        return dataclasses.replace(step, end=End(how, rng.randrange(group.size), {"cancel": 0.5, "late": 0.2, "differs": 2.5}[how]))
+        return dataclasses.replace(step, end=drawn_create_end(rng, group.size))
     return step
+
+
+def drawn_create_end(rng, size):
+    """Sometimes two at once; then both have the longer time."""
+    seconds = {"cancel": 0.5, "again": 1.0, "late": 0.2, "differs": 2.5}
+    how, rank = rng.choice(("cancel", "cancel", "again", "again", "late", "late", "differs")), rng.randrange(size)
+    if rng.random() < 0.7:
+        return End(how, rank, seconds[how])
+    other = rng.choice(("cancel", "again", "late"))
+    longer = max(seconds[how], seconds[other])
+    return End(how, rank, longer, End(other, rng.choice([each for each in range(size) if each != rank]), longer))
 
 
 def drawn_step(rng, number, group, kind):

@@ -1,4 +1,5 @@
 """Steps that may end early, as text for the simulator: what early.py does on real daemons."""
+from . import creates
 from .early import LATER, OTHER, has_deadline
 
 MATCH_ID = 9  # the word of a collective's line
@@ -35,13 +36,15 @@ def around(step, line):
 
 def create_with_end(step, rank, ending, create):
     """The lines of one rank: what creates.twice does."""
-    number, member, end = step.number, step.group.members[rank], step.end
-    own, timed = rank == end.rank, ending.replace(" -1 ", f" {int(end.seconds * 1000)} ")
+    number, member, seconds, end = step.number, step.group.members[rank], step.end.seconds, creates.end_of(step, rank)
+    how, timed = end and end.how, ending.replace(" -1 ", f" {int(seconds * 1000)} ")
     first = [timed]
-    if own and end.how == "cancel":
+    if how in ("cancel", "again"):
         first = [ending, f"cancel {number} {member}"]
-    if own and end.how == "late":
-        first = [f"pause {number} {member} {int((end.seconds + LATER) * 1e6)}", timed]
+    if how == "again":
+        first += [f"wait {member}", timed.replace("ending", "ending_again")]
+    if how == "late":
+        first = [f"pause {number} {member} {int((seconds + LATER) * 1e6)}", timed]
     return [*first, f"wait {member}", create]
 
 

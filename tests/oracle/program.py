@@ -71,12 +71,18 @@ class Receive:
 @dataclasses.dataclass(frozen=True)
 class End:
     """A step that may end early. how, of a collective: cancel (`rank` cancels it), late (`rank` begins after the others'
-    deadline), differs (`rank` gives another match_id). Of a create: the same, but that `rank` gives another order of the list; all
+    deadline), differs (`rank` gives another match_id). Of a create: the same, but that `rank` gives another order of the list; or again
+    (`rank` cancels it and calls again, with the same tag); `also`: what another rank does at the same time. All
     then create the group once more, with another tag, and get it. Of the only message of a step, whose other side comes too late or not:
     cancel_recv, cancel_send, late_recv, late_send."""
     how: str
     rank: int
     seconds: float = 0.0
+    also: "End" = None
+
+    @property
+    def all(self):
+        return [self, self.also] if self.also else [self]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,6 +16,7 @@ there. A line is an item of one rank (its number in the program), in the rank's 
     recv STEP RANK GROUP DTYPE FROM TAG ROOM NUMBER         the message that it must get; -1: any that fits, each once
     create STEP RANK GROUP PARENT TAG MILLISECONDS LIST     who gets it has the group from then on; MILLISECONDS: its deadline, or -1
     ending STEP RANK GROUP PARENT TAG MILLISECONDS LIST     the same, but who gets it frees it
+    ending_again ...        as ending, if the rank's ending of this step before it made no group
     wait RANK               for the end of all that the rank has begun
     recv_again ...                  as recv, if the rank's receive of this step before it was cancelled or late
     deadline STEP RANK MILLISECONDS         of the rank's next call
@@ -202,10 +203,11 @@ def judged(kind, text):
             if not program.death or program.death.rank != rank:
                 outcomes[rank] = []
         for line in lines:
-            rank, step, what, name, culprit, began, ended, *text = line.split(" ", 7)
+            rank, step, what, name, culprit, began, ended, group, *text = line.split(" ", 8)
             step, fence = (int(step), False) if int(step) < MESSAGE_FENCE else ((int(step) - MESSAGE_FENCE) // 2, True)
             if int(rank) in outcomes:
-                outcomes[int(rank)].append(Outcome(step, "fence" if fence else what, name, int(culprit), " ".join(text), None,
+                outcomes[int(rank)].append(Outcome(step, "fence" if fence else what, name, int(culprit), " ".join(text),
+                                                   None if group == "-" else group,
                                                    int(began) / 1e9, int(ended) / 1e9))
         words += [f"seed {seed}, {kind}: {word}" for word in allowed.judge(program, outcomes)]
     return words

@@ -20,8 +20,8 @@ RETRY_SECONDS = 60
 REASON = "the seed wants it"
 WINDOWS = (0, 1, 2, 4, 8)
 
-# One operation's end at one rank. what: collective, send, recv, fence, create, ending (a create that may end early). name: of its status. culprit: the rank in the error.
-# digest: of a successful output. began, ended: by the monotonic clock, which all processes share.
+# One operation's end at one rank. what: collective, send, recv, fence, create, ending (a create that may end early), leave (of a group). name: of its status.
+# culprit: the rank in the error. digest: of a successful output; of a create the id of its group. began, ended: by the monotonic clock, which all processes share.
 Outcome = collections.namedtuple("Outcome", "step what name culprit text digest began ended")
 
 
@@ -91,7 +91,9 @@ class Thread:
             return False
         group = self.process.groups[self.program.group_left.number]
         self.process.left.add(self.program.group_left.number)
+        began = time.monotonic()
         group.abort(REASON) if leave.how == "abort" else group.free()
+        self.outcome(step, "leave", "OK", -1, "", None, began)
         return True
 
     def fence(self, step):

@@ -50,12 +50,24 @@ class OracleCreates {
         for (Item& item : text_.items[rank]) {
             if (!item.is_create() || !item.open || is_pending(item) || error_of(item).code != Errc::ok)
                 continue;
-            SimGroup group = made(text_.groups[item.group], (*cluster_.answer(*item.open))->id);
-            if (item.what == "create")
-                groups_.try_emplace(item.group, std::move(group));
-            else if (!std::exchange(item.is_freed, true))
+            SimGroup group = made(text_.groups[item.group], *group_of(item));
+            if (item.what == "create") {
+                const auto [at, is_first] = groups_.try_emplace(item.group, std::move(group));
+                REQUIRE(at->second.id == *group_of(item));  // all ranks have the same one
+            } else if (!std::exchange(item.is_freed, true))
                 REQUIRE(cluster_.free_group(group, place_in(text_.groups[item.group], rank)));
         }
+    }
+    // Whether an ending of the item's step before it has made a group.
+    bool has_got(const Item& again) const {
+        return std::ranges::any_of(text_.items[again.rank], [&](const Item& item) {
+            return item.what == "ending" && item.step == again.step && item.open && group_of(item);
+        });
+    }
+    // Its answer; none: it is pending, or has failed.
+    std::optional<GroupId> group_of(const Item& item) const {
+        if (is_pending(item) || error_of(item).code != Errc::ok) return {};
+        return (*cluster_.answer(*item.open))->id;
     }
     bool any_pending(uint32_t rank, bool endings_only) const {
         return std::ranges::any_of(text_.items[rank], [&](const Item& item) {

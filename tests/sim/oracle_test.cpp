@@ -28,7 +28,8 @@ class Performance {
         const bool breaks = seed % 3 == 0;
         for (std::vector<Item>& items : text.items)
             for (Item& item : items)  // of the performance before
-                item.call = nullptr, item.open.reset(), item.is_freed = item.is_skipped = false;
+                item.call = nullptr, item.open.reset(), item.is_freed = item.is_skipped = false,
+                item.called = {};
         make_groups();
         for (int i = 0; breaks && i < 8; ++i)
             cluster_.clock.after(cluster_.clock.some(3ms), [this] {
@@ -50,13 +51,18 @@ class Performance {
                 if (is_expected(item)) look(item);
         cluster_.check();
     }
-    // A line for each call that ended: RANK STEP WHAT NAME CULPRIT BEGAN ENDED TEXT, times in nanoseconds.
+    // A line for each call that ended: RANK STEP WHAT NAME CULPRIT BEGAN ENDED GROUP TEXT, times in
+    // nanoseconds; GROUP: which one a create made, or -.
     void write_outcomes(std::ostream& file) const {
         file << "performance " << text_.seed << "\n";
         for (const std::vector<Item>& items : text_.items)
             for (const Item& item : items) {
                 if (item.open && !creates_.is_pending(item))
-                    write(file, item, creates_.error_of(item), item.called, creates_.ended_at(item));
+                    write(file, item, creates_.error_of(item), item.called, creates_.ended_at(item),
+                          creates_.group_of(item));
+                // Before what the rank calls in the same moment.
+                if (item.what == "lose" && item.called != Time{})
+                    write(file, item, {}, item.called, item.called - 1ns);
                 if (item.call != nullptr && item.call->ended)
                     write(file, item, item.call->outcome.error, item.call->submitted, item.call->finished);
             }
@@ -66,10 +72,17 @@ class Performance {
     static constexpr uint32_t nodes = 4;
     static constexpr const char* reason = "the seed wants it";  // allowed.py looks for it
 
-    static void write(std::ostream& file, const Item& item, const Error& error, Time began, Time ended) {
+    static void write(std::ostream& file, const Item& item, const Error& error, Time began, Time ended,
+                      const std::optional<GroupId>& made = {}) {
         const auto time = [](Time at) { return at.time_since_epoch().count(); };
-        file << item.rank << ' ' << item.step << ' ' << item.what << ' ' << name_of(error.code) << ' '
-             << error.rank << ' ' << time(began) << ' ' << time(ended) << ' ' << error.text << '\n';
+        const std::string what = item.what == "lose" ? "leave" : item.what;
+        file << item.rank << ' ' << item.step << ' ' << what << ' ' << name_of(error.code) << ' '
+             << error.rank << ' ' << time(began) << ' ' << time(ended) << ' ';
+        if (made)
+            file << made->creator << '-' << made->incarnation << '-' << made->counter;
+        else
+            file << '-';
+        file << ' ' << error.text << '\n';
     }
     static ClusterShape shape(uint64_t seed) {
         ClusterShape out = shape_of(nodes);
@@ -164,11 +177,11 @@ class Performance {
             if (!item.is_skipped) act(item);
         }
     }
-    // What the item needs: its group, the parent of a create, which has no other one of its tag in flight.
+    // What the item needs: its group, the parent of a create, which has no other one of its tag in flight. A
+    // parent that the rank has left it has: the create is refused.
     OracleCreates::Has has_needed(const Item& item) const {
         using enum OracleCreates::Has;
         if (item.is_create() && !creates_.may_begin(item)) return not_yet;
-        if (item.is_create() && left_.contains({item.rank, item.parent})) return no;
         const bool leaves = item.what == "lose" && (item.how == "free" || item.how == "abort");
         if (!item.is_call() && !item.is_create() && !leaves) return yes;
         return creates_.has(item.rank, item.is_create() ? item.parent : item.group);
@@ -177,7 +190,10 @@ class Performance {
         if (item.what == "deadline") deadlines_[item.rank] = item.time * 1ms;
         if (item.what == "cancel") cancel(item);
         if (item.what == "lose") lose(item);
-        if (item.is_create()) creates_.begin(item);
+        if (item.is_create()) {
+            item.is_skipped = item.again && creates_.has_got(item);
+            if (!item.is_skipped) creates_.begin(item);
+        }
         if (!item.is_call() || left_.contains({item.rank, item.group})) return;
         if (!item.again || got_nothing(item)) post(item);
     }
@@ -196,7 +212,7 @@ class Performance {
                 if (!begun.call->ended) cluster_.cancel(group, rank, *begun.call);
             });
             for (const Item& other : text_.items[item.rank])
-                if (other.step == item.step && other.what == "ending") creates_.cancel(other);
+                if (other.step == item.step && other.what == "ending" && !other.again) creates_.cancel(other);
         });
     }
     bool got_nothing(const Item& item) {
@@ -205,8 +221,10 @@ class Performance {
         return nothing;
     }
     // The rank goes: from the group, or altogether.
-    void lose(const Item& item) {
+    void lose(Item& item) {
         const uint32_t rank = item.rank;
+        const bool dies = item.how == "die" || item.how == "die_later";
+        if (!dies) item.called = cluster_.clock.now();
         if (item.how == "die") return end_process(rank, true);
         if (item.how == "die_later")
             return cluster_.clock.after(cluster_.clock.some(3ms), [this, rank] { end_process(rank, true); });
@@ -234,7 +252,7 @@ class Performance {
     }
     // Whether the call must have been made, and have ended.
     bool is_expected(const Item& item) const {
-        if (item.is_skipped || (item.again && item.call == nullptr)) return false;
+        if (item.is_skipped || (item.is_call() && item.again && item.call == nullptr)) return false;
         if (item.is_create()) return item.rank != text_.lost;
         if (!item.is_call()) return false;
         if (item.rank != text_.lost) return true;

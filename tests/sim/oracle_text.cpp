@@ -1,6 +1,7 @@
 #include "oracle_text.hpp"
 
 #include <sstream>
+#include <string_view>
 
 #include "reference.hpp"
 
@@ -93,8 +94,8 @@ bool read_program(std::istream& file, Text& out) {
         } else {
             if (item.what != "wait") line >> item.step;
             line >> item.rank;
-            item.again = item.what == "recv_again";
-            if (item.again) item.what = "recv";
+            item.again = item.what.ends_with("_again");
+            if (item.again) item.what.resize(item.what.size() - std::string_view("_again").size());
             if (item.is_call() || item.is_create() || item.what == "lose") line >> item.group;
             if (item.is_create()) read_create(line, item);
             if (item.what == "collective") read_collective(line, item);

@@ -22,7 +22,7 @@ struct Item {
     std::optional<Bytes> in, out;
     uint64_t room = 0;
     int64_t number = -1;
-    bool again = false;  // a recv, if the one before it got nothing
+    bool again = false;  // a recv or an ending, if the one before it got nothing
     uint64_t time = 0;   // deadline: milliseconds; pause: microseconds
     std::string how;     // lose: free, abort, exception, die, die_later
     const Call* call = nullptr;
