@@ -39,11 +39,6 @@ struct Callbacks {
         self(user).end_bad_stream("the peer stopped reading a class stream");
         return 0;
     }
-    static int recv_datagram(ngtcp2_conn*, uint32_t, const uint8_t* data, size_t size, void* user) {
-        Connection& c = self(user);
-        if (c.receiver_ && !c.ended_) c.receiver_->on_datagram(bytes_of(data, size));
-        return 0;
-    }
     static int recv_stateless_reset(ngtcp2_conn*, const ngtcp2_pkt_stateless_reset2*, void* user) {
         self(user).was_reset_ = true;
         return 0;
@@ -89,7 +84,6 @@ struct Callbacks {
         c.acked_stream_data_offset = acked_stream_data;
         c.stream_reset = stream_reset;
         c.recv_stop_sending = recv_stop_sending;
-        c.recv_datagram = recv_datagram;
         c.recv_stateless_reset2 = recv_stateless_reset;
         c.rand = random;
         c.get_new_connection_id2 = new_connection_id;

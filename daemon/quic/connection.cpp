@@ -42,13 +42,6 @@ void Connection::write(Class cls, std::span<const Bytes> parts) {
     mark_ready();
 }
 
-void Connection::send_datagram(Bytes bytes) {
-    if (state_ != State::open || bytes.size() > datagram_bytes_max) return;
-    if (datagrams_.size() == datagrams_queued_max) datagrams_.pop_front();
-    datagrams_.emplace_back(bytes.begin(), bytes.end());
-    mark_ready();
-}
-
 Result<std::vector<std::byte>> Connection::export_keying_material(std::string_view label, Bytes context,
                                                                   size_t bytes) const {
     if (state_ != State::open)
@@ -276,12 +269,8 @@ Connection::Batch Connection::poll_send(uint64_t ts, MutableBytes buffer) {
     return {static_cast<size_t>(n), segment, info.ecn, !drained_};
 }
 
-// One packet: waiting heartbeats, then the classes by priority, as long as there is space.
+// One packet: the classes by priority, as long as there is space.
 ptrdiff_t Connection::write_packet(ngtcp2_pkt_info* info, uint8_t* into, size_t size, uint64_t ts) {
-    if (state_ == State::open && !datagrams_.empty()) {
-        const ptrdiff_t n = write_datagrams(info, into, size, ts);
-        if (n != NGTCP2_ERR_WRITE_MORE) return n;
-    }
     unsigned blocked = 0;
     std::optional<Class> first;
     for (;;) {
@@ -310,21 +299,6 @@ ptrdiff_t Connection::write_packet(ngtcp2_pkt_info* info, uint8_t* into, size_t 
         if (n > 0 && first) count_passed_over(*first);
         return n;
     }
-}
-
-ptrdiff_t Connection::write_datagrams(ngtcp2_pkt_info* info, uint8_t* into, size_t size, uint64_t ts) {
-    while (!datagrams_.empty()) {
-        const std::vector<std::byte>& one = datagrams_.front();
-        int accepted = 0;
-        const ngtcp2_ssize n = ngtcp2_conn_write_datagram(conn_, nullptr, info, into, size, &accepted,
-                                                          NGTCP2_WRITE_DATAGRAM_FLAG_MORE, 0,
-                                                          data_of(Bytes(one)), one.size(), ts);
-        if (accepted || n == NGTCP2_ERR_INVALID_STATE || n == NGTCP2_ERR_INVALID_ARGUMENT)
-            datagrams_.pop_front();
-        if (n == NGTCP2_ERR_INVALID_STATE || n == NGTCP2_ERR_INVALID_ARGUMENT) continue;
-        if (n != NGTCP2_ERR_WRITE_MORE) return n;
-    }
-    return NGTCP2_ERR_WRITE_MORE;
 }
 
 }  // namespace nexar::quic

@@ -1,12 +1,12 @@
-// One QUIC connection to a peer: four ordered byte streams in each direction, one per class, small unreliable
-// datagrams for heartbeats, and a close with a reason. Owner: an Endpoint, which also makes it.
+// One QUIC connection to a peer: four ordered byte streams in each direction, one per class, and a close with
+// a reason. Owner: an Endpoint, which also makes it.
 //
 // On each of its four unidirectional streams a side first sends two bytes, the kind (0x01) and the class. The
 // streams last as long as the connection. The sender fills packets by strict priority, except that a class
 // which waited for `starving_packets` packets gets one.
 //
 // Thread: the endpoint's. Nothing here calls back except set_receiver() and, later, the endpoint's
-// on_datagram(); from inside a Receiver only write(), room(), send_datagram() and close() may be called.
+// on_datagram(); from inside a Receiver only write(), room() and close() may be called.
 #pragma once
 
 #include <array>
@@ -37,7 +37,6 @@ using ConnId = Id<struct ConnIdTag, uint64_t>;  // never reused by an endpoint
 class Receiver {
   public:
     virtual void on_bytes(Class cls, Bytes bytes) = 0;  // valid during the call
-    virtual void on_datagram(Bytes) {}
 
   protected:
     ~Receiver() = default;
@@ -84,8 +83,6 @@ struct EndpointShared {
 class Connection {
   public:
     static constexpr unsigned starving_packets = 64;
-    static constexpr size_t datagram_bytes_max = 256;
-    static constexpr size_t datagrams_queued_max = 16;
     static constexpr size_t close_reason_bytes_max = 256;
 
     ~Connection();
@@ -119,8 +116,6 @@ class Connection {
     void set_receiver(Receiver* receiver);
     // While held, no credit is returned: the peer can send no more than its windows.
     void hold_credit(bool held);
-    // Unreliable, at most datagram_bytes_max; a full queue drops its oldest datagram.
-    void send_datagram(Bytes bytes);
     // Drops bytes that were written and not sent. Cuts the reason to close_reason_bytes_max.
     void close(uint64_t code, std::string_view reason);
     // RFC 8446 §7.5; equal on both ends, and different for each connection.
@@ -189,7 +184,6 @@ class Connection {
     int64_t stream_of_peer(size_t number) const;
     bool pick(unsigned blocked, Class& out) const;
     ptrdiff_t write_packet(ngtcp2_pkt_info* info, uint8_t* into, size_t size, uint64_t ts);
-    ptrdiff_t write_datagrams(ngtcp2_pkt_info* info, uint8_t* into, size_t size, uint64_t ts);
     void count_passed_over(Class served);
 
     void fail_locally(int library_error);
@@ -207,30 +201,29 @@ class Connection {
     Address local_, remote_;
     SocketAddress local_socket_, remote_socket_;  // the same, as ngtcp2 needs them
     State state_ = State::handshaking;
-    ngtcp2_conn* conn_ = nullptr;                   // null: not started, or released at the end
-    std::string alpn_;                              // empty until open
-    std::array<Outgoing, class_count> out_;         // by class
-    std::array<Incoming, class_count> in_;          // by the peer's stream number
-    unsigned classes_seen_ = 0;                     // a bit for each class of the peer's preambles
-    uint64_t uncredited_ = 0;                       // delivered bytes whose credit the connection lacks yet
-    std::array<uint64_t, class_count> window_{};    // granted to the peer, by class; 0: unidentified
-    Receiver* receiver_ = nullptr;                  // null: received bytes wait in in_
-    bool credit_held_ = false;                      // hold_credit(true)
-    std::deque<std::vector<std::byte>> datagrams_;  // not sent yet, at most datagrams_queued_max
-    Time now_{};                                    // of the endpoint's latest input for this connection
-    Time last_received_at_{};                       // of the last packet that was new and authentic
-    Time received_event_at_{};                      // the next `received` is raised no earlier
-    uint64_t packets_authentic_ = 0;                // ngtcp2's count, when note_received() last looked
-    std::optional<CloseInfo> ended_;                // why it ended; nothing: it has not
-    bool was_reset_ = false;                        // the last packet was a stateless reset
-    bool probe_due_ = false;                        // a PING is to be sent
-    bool drained_ = false;                          // the last call for a packet returned none
-    uint64_t probe_ends_ = UINT64_MAX;              // a packet must arrive before; UINT64_MAX: no probe
-    uint64_t next_probe_ = 0;                       // no earlier: a forger chooses how often ICMP arrives
-    std::vector<std::byte> close_packet_;           // with CONNECTION_CLOSE; empty until closing
-    bool close_packet_due_ = false;                 // it is to be sent, or sent again
-    unsigned packets_after_close_ = 0;              // received while closing
-    uint64_t gone_at_ = UINT64_MAX;                 // end of closing or draining
+    ngtcp2_conn* conn_ = nullptr;                 // null: not started, or released at the end
+    std::string alpn_;                            // empty until open
+    std::array<Outgoing, class_count> out_;       // by class
+    std::array<Incoming, class_count> in_;        // by the peer's stream number
+    unsigned classes_seen_ = 0;                   // a bit for each class of the peer's preambles
+    uint64_t uncredited_ = 0;                     // delivered bytes whose credit the connection lacks yet
+    std::array<uint64_t, class_count> window_{};  // granted to the peer, by class; 0: unidentified
+    Receiver* receiver_ = nullptr;                // null: received bytes wait in in_
+    bool credit_held_ = false;                    // hold_credit(true)
+    Time now_{};                                  // of the endpoint's latest input for this connection
+    Time last_received_at_{};                     // of the last packet that was new and authentic
+    Time received_event_at_{};                    // the next `received` is raised no earlier
+    uint64_t packets_authentic_ = 0;              // ngtcp2's count, when note_received() last looked
+    std::optional<CloseInfo> ended_;              // why it ended; nothing: it has not
+    bool was_reset_ = false;                      // the last packet was a stateless reset
+    bool probe_due_ = false;                      // a PING is to be sent
+    bool drained_ = false;                        // the last call for a packet returned none
+    uint64_t probe_ends_ = UINT64_MAX;            // a packet must arrive before; UINT64_MAX: no probe
+    uint64_t next_probe_ = 0;                     // no earlier: a forger chooses how often ICMP arrives
+    std::vector<std::byte> close_packet_;         // with CONNECTION_CLOSE; empty until closing
+    bool close_packet_due_ = false;               // it is to be sent, or sent again
+    unsigned packets_after_close_ = 0;            // received while closing
+    uint64_t gone_at_ = UINT64_MAX;               // end of closing or draining
 
     // The endpoint's bookkeeping.
     std::vector<Key> keys_;                       // connection ids in the endpoint's by_key_

@@ -16,7 +16,6 @@ void Connection::release() {
     conn_ = nullptr;
     for (Outgoing& o : out_) o.queue.clear();  // only now: ngtcp2 had pointers into it
     for (Incoming& in : in_) in.waiting = {};
-    datagrams_.clear();
 }
 
 void Connection::close(uint64_t code, std::string_view reason) {

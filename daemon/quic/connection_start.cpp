@@ -40,7 +40,6 @@ ngtcp2_transport_params params_for(const Config& config) {
     p.initial_max_data = unidentified_window;
     p.max_idle_timeout = static_cast<uint64_t>(config.idle_timeout.count());
     p.max_ack_delay = static_cast<uint64_t>(config.max_ack_delay.count());
-    p.max_datagram_frame_size = Connection::datagram_bytes_max + 16;
     p.disable_active_migration = 1;
     p.active_connection_id_limit = 2;
     return p;

@@ -327,7 +327,6 @@ TEST_CASE("a close carries its code and reason to the other side, and nothing is
     CHECK_FALSE(c.is_open());
     CHECK(c.room(Class::bulk) == 0);
     c.write(Class::control, test::bytes_of("too late"));  // does nothing
-    c.send_datagram(test::bytes_of("too late"));
     CHECK_FALSE(c.export_keying_material("x", {}, 32));
     REQUIRE(p.net.run([&] { return p.b.last(Event::Kind::closed); }));
     const CloseInfo& there = p.b.last(Event::Kind::closed)->close;
@@ -366,7 +365,7 @@ TEST_CASE("silence ends a connection after the idle timeout, and not before", "[
     REQUIRE(p.connect());
     p.net.pass(2500ms);
     REQUIRE(p.a.connection());
-    p.a.connection()->send_datagram(test::bytes_of("beat"));
+    p.a.connection()->write(Class::control, test::bytes_of("beat"));
     p.net.pass(2500ms);
     REQUIRE(p.a.connection());
     p.net.pass(1s);

@@ -41,7 +41,6 @@ struct Host {
     // Every accepted or dialled connection gets a receiver that collects.
     struct Inbox : quic::Receiver {
         std::array<std::vector<std::byte>, quic::class_count> bytes;
-        std::vector<std::vector<std::byte>> datagrams;
         std::function<void(Class, Bytes)> also;
         std::vector<Class> order;  // of deliveries, equal neighbours merged
         void on_bytes(Class cls, Bytes b) override {
@@ -50,7 +49,6 @@ struct Host {
             if (order.empty() || order.back() != cls) order.push_back(cls);
             if (also) also(cls, b);
         }
-        void on_datagram(Bytes b) override { datagrams.emplace_back(b.begin(), b.end()); }
     };
     std::map<uint64_t, Inbox> inboxes;
     bool attach_receivers = true;
