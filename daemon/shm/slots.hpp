@@ -34,7 +34,6 @@ class SlotPool {
     // Requires: each generation is given back once (Request's lock ensures it).
     void give_back(uint32_t slot);
 
-    uint64_t generation_of(uint32_t slot) const { return generations_[slot].load(std::memory_order_relaxed); }
     uint64_t highest_generation() const;
 
   private:

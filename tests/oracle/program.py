@@ -117,7 +117,6 @@ class Step:
         return {"none": None, "one": self.count, "all": self.count * self.group.size,
                 "one_at_root": self.count if at_root else None, "one_elsewhere": None if at_root else self.count,
                 "all_at_root": self.count * self.group.size if at_root else None,
-                "one_after_first": self.count if rank else None,
                 "own": self.counts[rank] if self.counts else None, "packed": sum(self.counts),
                 "packed_at_root": sum(self.counts) if at_root else None,
                 "sent": sum(self.blocks[rank]) if self.blocks else None,
