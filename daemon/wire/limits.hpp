@@ -10,7 +10,9 @@ namespace nexar::wire {
 // The largest message is a GroupPrepare of ranks_max members: 65,536 x 24 bytes = 1.5 MiB, and its node
 // table.
 constexpr size_t message_bytes_max = 2 << 20;
-constexpr size_t ranks_max = 65536;         // of one group
+// Of one group. The ABI has 4,096 (NEXAR_RANKS_MAX), so no session asks for more: what is here bounds what
+// another node says, and leaves later versions room for larger groups without a change of the wire.
+constexpr size_t ranks_max = 65536;
 constexpr size_t group_nodes_max = 4096;    // nodes of one group
 constexpr size_t roster_nodes_max = 1024;   // node records in one message; a longer roster takes several
 constexpr size_t addresses_max = 8;         // per node
