@@ -79,9 +79,9 @@ class BulkConnections {
     // Every connection in use is replaced by a new one, one after the other: what they show at their
     // handshake has changed. Their transfers go on from their applied-bitmaps.
     void replace_all(Time now);
-    // For people: each connection in use is sent what the peer's QUIC acknowledges, and its acknowledgement
-    // is an event. An idle connection shows in no other way that its path is blocked, and what the peer sends
-    // by itself (its own questions) does not show that our way to it is open.
+    // For people: each connection in use is sent what the peer's carrier acknowledges, and its
+    // acknowledgement is an event. An idle connection shows in no other way that its path is blocked, and
+    // what the peer sends by itself (its own questions) does not show that our way to it is open.
     void ask_all();
     void on_time(Time now);
 

@@ -1,6 +1,6 @@
-// Carrier: what dials, moves bytes and closes below this module: QUIC on a socket (transport/quic_carrier) or
-// the simulator's network (tests/sim/carrier). The peer of a connection is authenticated before it is
-// reported.
+// Carrier: what dials, moves bytes and closes below this module: QUIC (transport/quic_carrier) or TCP
+// (transport/tcp_carrier) on sockets, or the simulator's network (tests/sim/carrier). The peer of a
+// connection is authenticated before it is reported.
 #pragma once
 
 #include <optional>

@@ -1,6 +1,6 @@
 // Channel: a connection to one peer for the link: four ordered byte streams, one per class, in each
-// direction. QUIC has one implementation (transport/), the simulator another. A channel has a generation.
-// When it breaks, each stream is lost from some byte on, and a channel with a higher generation replaces it.
+// direction (connections/channels makes one of a carrier's connection). A channel has a generation. When it
+// breaks, each stream is lost from some byte on, and a channel with a higher generation replaces it.
 #pragma once
 
 #include <span>

@@ -1,5 +1,5 @@
-// Shard: a bulk shard, one thread with its own UDP socket, TLS objects, QUIC connections and link::Mesh. Each
-// chunk runs to completion on it: receive, authenticate, reduce or copy while the chunk is in the cache,
+// Shard: a bulk shard, one thread with its own UDP and TCP sockets, TLS objects, connections and link::Mesh.
+// Each chunk runs to completion on it: receive, authenticate, reduce or copy while the chunk is in the cache,
 // count. The control loop posts commands and polls events; there is no lock between them.
 //
 // Thread: the public functions belong to the control loop, Shard::Thread to the shard's thread.
