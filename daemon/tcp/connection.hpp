@@ -188,7 +188,7 @@ class Connection {
     std::array<uint64_t, class_count> received_{}, reported_{};
     Time ack_at_ = never;
     bool ack_due_ = false;  // to be queued when the wire takes more
-    uint64_t work_ = 0;     // that reading was so far, as bytes, but for short reads
+    uint64_t work_ = 0;     // what reading has cost so far, in bytes; work() adds the short reads
     uint64_t until_ = 0;    // work() when the turn ends
 
     RecordQueue control_out_;  // what is no class: before all others

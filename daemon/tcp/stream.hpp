@@ -28,9 +28,9 @@ class Stream {
     // Different for each connection and equal at both ends; zeros where there is no key.
     virtual std::vector<std::byte> binding() const = 0;
 
-    // Fills `into` as far as bytes are there: `done`: filled, or short_reads_max records of the stream's own
-    // were too short for that. `filled` counts from its beginning. Only after `blocked` has all that came
-    // been read: until then the wire need not report more.
+    // Fills `into` as far as bytes are there. `done`: it is full, or as many records of the stream's own as
+    // one call reads (short_reads_max) did not fill it. `filled` counts from its beginning. Only after
+    // `blocked` has all that came been read: until then the wire need not report more.
     virtual Step read(MutableBytes into, size_t& filled) = 0;
     static constexpr unsigned short_reads_max = 32;  // more than the bytes of a record's head
     // How many such records there were: what a peer may make reading cost beyond its bytes [B9].
