@@ -2,16 +2,28 @@
 from __future__ import annotations
 
 import pickle
-import sys
+import struct
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from ._errors import OperationError
 from ._library import ANY_SOURCE, ANY_TAG
+from ._requests import _Clock
 
-_INLINE = 4096  # bytes that travel with the length, in one message
-_HEAD = 8
+# A message that is an object: this, and its pickle. One that is longer than _WHOLE bytes comes after an announcement, for which it
+# need not wait: that only tells the receiver, which has room for _WHOLE bytes, to look how long the next one is.
+_HEAD = struct.Struct("=8sQ")
+_OBJECT = b"nexarobj"  # and the bytes of the pickle
+_WHOLE = _HEAD.size + 4096
+_ANNOUNCEMENT = struct.Struct("=8sQQ")
+_LARGE = b"nexarbig"  # and the source and tag
+# match_id of the two collectives of each that has two: so what another rank does instead is never taken for one of them.
+_LENGTHS, _PICKLES = (int.from_bytes(name, "big") for name in (b"lengths ", b"pickles "))
+_MISMATCH = -304
+
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 
 class _Failed:
@@ -21,7 +33,7 @@ class _Failed:
         self.rank, self.text = rank, text
 
 
-def _bytes_of(value: Any, rank: int) -> tuple[np.ndarray[Any, np.dtype[np.uint8]], Exception | None]:
+def _bytes_of(value: Any, rank: int) -> tuple[Bytes, Exception | None]:
     """(its pickle, or that of why there is none; what to raise when it was sent)."""
     try:
         return np.frombuffer(pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL), np.uint8), None
@@ -37,10 +49,27 @@ def _object_of(data: Any) -> Any:
     return value
 
 
+def _of_message(message: Bytes, source: int, tag: int) -> tuple[Any, int, int] | None:
+    """What recv_object returns; None: it announces a large one. OperationError: it is neither."""
+    if message.size >= _HEAD.size:
+        kind, size = _HEAD.unpack(message[:_HEAD.size].tobytes())
+        if kind == _OBJECT and message.size == _HEAD.size + size:
+            return _object_of(message[_HEAD.size:]), source, tag
+        if kind == _LARGE and message.size == _ANNOUNCEMENT.size:
+            return None
+    raise _no_object(source, f"this message of {message.size} bytes")
+
+
+def _no_object(source: int | None, what: str) -> OperationError:
+    text = f"rank {source} sent no object: use recv for {what}, which is lost now"
+    return OperationError(_MISMATCH, f"MISMATCH: recv_object: {text}", text=text, op="recv_object", rank=source)
+
+
 class Objects:
     """Of a group; see nexar.Group."""
     rank: int
     size: int
+    _announced: set[tuple[int, int]]  # of which source and tag a large object is next, or its sender gave up
 
     def bcast_object(self, value: Any = None, root: int = 0, *, timeout: float | None = None) -> Any:
         """The root's object, on every rank; the others' are not looked at. Raises ValueError where it cannot be pickled,
@@ -48,10 +77,10 @@ class Objects:
         g: Any = self
         data, failed = _bytes_of(value, self.rank) if self.rank == root else (np.empty(0, np.uint8), None)
         length = np.array([data.size], np.uint64)
-        g.broadcast(length, root, timeout=timeout)
+        g.broadcast(length, root, timeout=timeout, match_id=_LENGTHS)
         if self.rank != root:
             data = np.empty(int(length[0]), np.uint8)
-        g.broadcast(data, root, timeout=timeout)
+        g.broadcast(data, root, timeout=timeout, match_id=_PICKLES)
         if failed is not None:
             raise failed
         return value if self.rank == root else _object_of(data)
@@ -61,8 +90,8 @@ class Objects:
         nexar.Error."""
         g: Any = self
         data, failed = _bytes_of(value, self.rank)
-        counts = g.all_gather(np.array([data.size], np.uint64), timeout=timeout).ravel().tolist()
-        packed = g.all_gatherv(data, counts, timeout=timeout)
+        counts = g.all_gather(np.array([data.size], np.uint64), timeout=timeout, match_id=_LENGTHS).ravel().tolist()
+        packed = g.all_gatherv(data, counts, timeout=timeout, match_id=_PICKLES)
         if failed is not None:
             raise failed
         return [_object_of(part) for part in np.split(packed, np.cumsum(counts)[:-1])]
@@ -72,8 +101,8 @@ class Objects:
         its rank and the root, and nexar.Error."""
         g: Any = self
         data, failed = _bytes_of(value, self.rank)
-        counts = g.all_gather(np.array([data.size], np.uint64), timeout=timeout).ravel().tolist()
-        packed = g.gatherv(data, counts, root=root, timeout=timeout)
+        counts = g.all_gather(np.array([data.size], np.uint64), timeout=timeout, match_id=_LENGTHS).ravel().tolist()
+        packed = g.gatherv(data, counts, root=root, timeout=timeout, match_id=_PICKLES)
         if failed is not None:
             raise failed
         return None if packed is None else [_object_of(part) for part in np.split(packed, np.cumsum(counts)[:-1])]
@@ -86,9 +115,9 @@ class Objects:
         if self.rank == root:
             parts = [_bytes_of(value, root)[0] for value in self._one_each(values)]
             data, counts[:] = np.concatenate(parts), [part.size for part in parts]
-        g.broadcast(counts, root, timeout=timeout)
+        g.broadcast(counts, root, timeout=timeout, match_id=_LENGTHS)
         out = np.empty(int(counts[self.rank]), np.uint8)
-        g.scatterv(data if self.rank == root else None, counts.tolist(), out, root, timeout=timeout)
+        g.scatterv(data if self.rank == root else None, counts.tolist(), out, root, timeout=timeout, match_id=_PICKLES)
         return _object_of(out)
 
     def _one_each(self, values: Sequence[Any] | None) -> Sequence[Any]:
@@ -98,27 +127,70 @@ class Objects:
         return [_Failed(self.rank, f"gave {count} objects for {self.size} ranks")] * self.size
 
     def send_object(self, value: Any, to: int, tag: int = 0, *, timeout: float | None = None) -> None:
-        """Ends when the other rank has it. Receive it with recv_object: it is one message, or two. Raises what its pickling
-        raises, and nexar.Error."""
+        """Ends when the other rank has it. Receive it with recv_object. One whose pickle is longer than 4 KiB is announced by a
+        message of its own, which takes an exchange more; timeout=0 does not send it. Raises what its pickling raises, and
+        nexar.Error."""
         g: Any = self
         data, failed = _bytes_of(value, self.rank)
-        head = data.size.to_bytes(_HEAD, sys.byteorder) + data[:_INLINE].tobytes()
-        g.send(np.frombuffer(head, np.uint8), to, tag, timeout=timeout)
-        if data.size > _INLINE:
-            g.send(data[_INLINE:], to, tag, timeout=timeout)
+        head = _HEAD.pack(_OBJECT, data.size)
+        if len(head) + data.size <= _WHOLE:
+            g.send(head + data.tobytes(), to, tag, timeout=timeout)
+        else:
+            clock = _Clock(timeout)
+            g.send(_ANNOUNCEMENT.pack(_LARGE, self.rank, tag), to, tag, timeout=timeout)
+            g.sendv([np.frombuffer(head, np.uint8), data], to, tag, timeout=_rest(clock, timeout))
         if failed is not None:
             raise failed
 
     def recv_object(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, timeout: float | None = None) -> tuple[Any, int, int]:
-        """(the object, its source, its tag). Two threads must not receive objects of one source and tag at once. Raises
-        ValueError where the sender could not pickle it, and nexar.Error."""
+        """(the object, its source, its tag). An object is received whole or stays, also when this ends early, by its time-out or by
+        Ctrl-C. Two threads must not receive objects of one source and tag at once. Raises ValueError where the sender could not
+        pickle it, and nexar.Error: OperationError (MISMATCH) for a message that send_object has not sent, which is lost then."""
+        clock = _Clock(timeout)
+        while True:
+            got = self._recv_large(source, tag, _rest(clock, timeout)) if self._announced else self._recv_small(source, tag, timeout)
+            message, of, its_tag = got
+            found = _of_message(message, of, its_tag)
+            if found is not None:
+                return found
+            self._announced.add((of, its_tag))
+            source, tag = of, its_tag
+
+    def _recv_small(self, source: int, tag: int, timeout: float | None) -> tuple[Bytes, int, int]:
+        """Into room for a small one: without a look at its length, which costs two exchanges."""
         g: Any = self
-        head = np.empty(_HEAD + _INLINE, np.uint8)
-        source, tag, _ = g.recv(head, source, tag, timeout=timeout)
-        size = int.from_bytes(head[:_HEAD].tobytes(), sys.byteorder)
-        if size <= _INLINE:
-            return _object_of(head[_HEAD:_HEAD + size]), source, tag
-        data = np.empty(size, np.uint8)
-        data[:_INLINE] = head[_HEAD:]
-        g.recv(data[_INLINE:], source, tag, timeout=timeout)
-        return _object_of(data), source, tag
+        room = np.empty(_WHOLE, np.uint8)
+        room[:_HEAD.size] = 0
+        try:
+            source, tag, elements = g.recv(room, source, tag, timeout=timeout)
+        except OperationError as error:
+            if error.code != _MISMATCH:
+                raise
+            sender = error.rank if error.rank != self.rank or error.other_rank is None else error.other_rank
+            raise _no_object(sender, f"this message ({error.text})") from error
+        except BaseException:  # a signal's handler, which may come when the message has
+            kind, of, its_tag = _ANNOUNCEMENT.unpack(room[:_ANNOUNCEMENT.size].tobytes())
+            if kind == _LARGE:
+                self._announced.add((of, its_tag))
+            raise
+        return room[:elements], source, tag
+
+    def _recv_large(self, source: int, tag: int, timeout: float | None) -> tuple[Bytes, int, int]:
+        """Of any length: what ends this early puts the message back to its place."""
+        g: Any = self
+        clock = _Clock(timeout)
+        with g.mprobe(source, tag, timeout=timeout) as apart:
+            room = np.empty(apart.bytes, np.uint8)
+            try:
+                apart.recv(room, timeout=_rest(clock, timeout))
+            except OperationError as error:
+                if error.code != _MISMATCH:
+                    raise
+                raise _no_object(apart.source, f"this message ({error.text})") from error
+        self._announced.discard((apart.source, apart.tag))
+        return room, apart.source, apart.tag
+
+
+def _rest(clock: _Clock, timeout: float | None) -> float | None:
+    left = clock.left()
+    return timeout if left is None else left
