@@ -48,6 +48,42 @@ def test_an_ordinary_user_gets_a_cluster_and_nothing_is_left_of_it(cluster):
         equal(subprocess.run(["pgrep", "-f", folder], capture_output=True, text=True).stdout, "", "what still runs")
 
 
+WHERE = "import nexar.testing; print(nexar.testing._program(None))"
+
+
+def installed(folder, lib):
+    """As `cmake --install` puts library and daemon into a folder of one's own, with the package elsewhere, as pip puts it."""
+    prefix = pathlib.Path(folder, "prefix")
+    for at, variable in ((f"{lib}/libnexar_c.so.0.2", "NEXAR_LIBRARY"), ("sbin/nexard", "NEXAR_TEST_NEXARD")):
+        (prefix / at).parent.mkdir(parents=True, exist_ok=True)
+        os.symlink(os.path.realpath(os.environ[variable]), prefix / at)
+    return prefix, {"PYTHONPATH": str(pathlib.Path(nexar.__file__).parents[1]), "PYTHONDONTWRITEBYTECODE": "1", "PATH": "/nowhere",
+                    "LD_LIBRARY_PATH": str(prefix / lib)}
+
+
+def test_the_daemon_is_found_beside_the_library(_cluster):
+    for lib in ("lib", "lib/some-linux-gnu"):
+        with tempfile.TemporaryDirectory() as folder:
+            prefix, environment = installed(folder, lib)
+            done = subprocess.run([sys.executable, "-c", WHERE], env=environment, capture_output=True, text=True, timeout=60)
+            equal(done.stdout.strip(), str(prefix / "sbin/nexard"), done.stderr)
+
+
+def test_a_daemon_that_is_not_found_is_an_error_that_lists_what_was_tried(_cluster):
+    with tempfile.TemporaryDirectory() as folder:
+        prefix, environment = installed(folder, "lib")
+        (prefix / "sbin/nexard").unlink()
+        for nexard in ("", "/nowhere/nexard"):
+            done = subprocess.run([sys.executable, "-c", WHERE], env={**environment, "NEXAR_NEXARD": nexard}, capture_output=True, text=True,
+                                  timeout=60)
+            contains(done.stderr, "FileNotFoundError", nexard or str(prefix / "sbin/nexard"), "NEXAR_NEXARD")
+    try:
+        with nexar.testing.cluster(nexard="/nowhere/nexard"):
+            raise AssertionError("it should have been refused")
+    except FileNotFoundError as error:
+        contains(str(error), "/nowhere/nexard")
+
+
 def fails_on_2(group):
     if group.rank == 2:
         raise ValueError("row 7 is empty")

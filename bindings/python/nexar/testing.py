@@ -207,12 +207,28 @@ def _eventually(condition: Callable[[], bool], otherwise: str) -> None:
 
 
 def _program(given: str | None) -> str:
+    named = given or os.environ.get("NEXAR_NEXARD")
     prefix = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../..")
-    for name in (given, os.environ.get("NEXAR_NEXARD"), f"{prefix}/sbin/nexard", f"{prefix}/bin/nexard",
-                 shutil.which("nexard"), "/usr/sbin/nexard", "/usr/local/sbin/nexard"):
-        if name and os.access(name, os.X_OK):
+    library = os.path.dirname(_path_of_library())
+    tried = [named] if named else [*(os.path.normpath(f"{folder}/nexard") for folder in (
+        f"{prefix}/sbin", f"{prefix}/bin", f"{library}/../sbin", f"{library}/../../sbin")),
+        shutil.which("nexard") or "nexard in PATH", "/usr/sbin/nexard", "/usr/local/sbin/nexard"]
+    for name in tried:
+        if os.access(name, os.X_OK) and not os.path.isdir(name):
             return name
-    raise FileNotFoundError("nexard is not installed: give its path, or set NEXAR_NEXARD")
+    raise FileNotFoundError(f"nexard is not there: give its path as nexard=, or in NEXAR_NEXARD; tried: {', '.join(tried)}")
+
+
+class _Place(ctypes.Structure):
+    """Dl_info of dladdr(3)."""
+    _fields_ = [("file", ctypes.c_char_p), ("base", ctypes.c_void_p), ("name", ctypes.c_char_p), ("address", ctypes.c_void_p)]
+
+
+def _path_of_library() -> str:
+    """Of the libnexar_c that is loaded: the loader may have found it."""
+    place = _Place()
+    _libc.dladdr(ctypes.cast(nexar._library.lib.nexar_version, ctypes.c_void_p), ctypes.byref(place))
+    return os.path.abspath(os.fsdecode(place.file or b""))
 
 
 def _form(nodes: list[Node], program: str, settings: dict[str, str]) -> None:
@@ -235,7 +251,8 @@ def _form(nodes: list[Node], program: str, settings: dict[str, str]) -> None:
 @contextlib.contextmanager
 def cluster(nodes: int = 1, ranks: int = 1, *, nexard: str | None = None, **settings: str) -> Iterator[Cluster]:
     """Starts `nodes` daemons and connects them; at the end removes all. settings: variables of the daemons, as
-    NEXAR_HEARTBEAT_TIMEOUT_SECS="1". nexard: the program; None: $NEXAR_NEXARD, or where it is installed.
+    NEXAR_HEARTBEAT_TIMEOUT_SECS="1". nexard: the program; None: $NEXAR_NEXARD, or where it is installed: beside the package
+    or the loaded library, in PATH, in /usr.
 
     ValueError: no nodes, or fewer ranks than nodes. FileNotFoundError: no nexard. TimeoutError: they did not connect."""
     if nodes < 1 or ranks < nodes or nodes > 200:
