@@ -12,13 +12,14 @@ from ._errors import OperationError
 from ._library import ANY_SOURCE, ANY_TAG
 from ._requests import _Clock
 
-# A message that is an object: this, and its pickle. One that is longer than _WHOLE bytes comes after an announcement, for which it
-# need not wait: that only tells the receiver, which has room for _WHOLE bytes, to look how long the next one is.
+# A message that is an object: this, and its pickle. Before one that is longer than _WHOLE bytes comes an announcement, of its length:
+# a receive has room for _WHOLE bytes. To be whole the object does not need it: a receive after one that ended in between looks how
+# long the message is, which costs two exchanges.
 _HEAD = struct.Struct("=8sQ")
 _OBJECT = b"nexarobj"  # and the bytes of the pickle
 _WHOLE = _HEAD.size + 4096
-_ANNOUNCEMENT = struct.Struct("=8sQQ")
-_LARGE = b"nexarbig"  # and the source and tag
+_ANNOUNCEMENT = struct.Struct("=8sQQQ")
+_LARGE = b"nexarbig"  # and the source, the tag, and the bytes of the message
 # match_id of the two collectives of each that has two: so what another rank does instead is never taken for one of them.
 _LENGTHS, _PICKLES = (int.from_bytes(name, "big") for name in (b"lengths ", b"pickles "))
 _MISMATCH = -304
@@ -49,14 +50,14 @@ def _object_of(data: Any) -> Any:
     return value
 
 
-def _of_message(message: Bytes, source: int, tag: int) -> tuple[Any, int, int] | None:
-    """What recv_object returns; None: it announces a large one. OperationError: it is neither."""
+def _of_message(message: Bytes, source: int) -> tuple[Any] | int:
+    """The object; or the bytes of the next message, which is one. OperationError: it is neither."""
     if message.size >= _HEAD.size:
         kind, size = _HEAD.unpack(message[:_HEAD.size].tobytes())
         if kind == _OBJECT and message.size == _HEAD.size + size:
-            return _object_of(message[_HEAD.size:]), source, tag
+            return _object_of(message[_HEAD.size:]),
         if kind == _LARGE and message.size == _ANNOUNCEMENT.size:
-            return None
+            return int(_ANNOUNCEMENT.unpack(message.tobytes())[3])
     raise _no_object(source, f"this message of {message.size} bytes")
 
 
@@ -137,7 +138,7 @@ class Objects:
             g.send(head + data.tobytes(), to, tag, timeout=timeout)
         else:
             clock = _Clock(timeout)
-            g.send(_ANNOUNCEMENT.pack(_LARGE, self.rank, tag), to, tag, timeout=timeout)
+            g.send(_ANNOUNCEMENT.pack(_LARGE, self.rank, tag, len(head) + data.size), to, tag, timeout=timeout)
             g.sendv([np.frombuffer(head, np.uint8), data], to, tag, timeout=_rest(clock, timeout))
         if failed is not None:
             raise failed
@@ -146,36 +147,44 @@ class Objects:
         """(the object, its source, its tag). An object is received whole or stays, also when this ends early, by its time-out or by
         Ctrl-C. Two threads must not receive objects of one source and tag at once. Raises ValueError where the sender could not
         pickle it, and nexar.Error: OperationError (MISMATCH) for a message that send_object has not sent, which is lost then."""
-        clock = _Clock(timeout)
+        clock, room = _Clock(timeout), _WHOLE
         while True:
-            got = self._recv_large(source, tag, _rest(clock, timeout)) if self._announced else self._recv_small(source, tag, timeout)
-            message, of, its_tag = got
-            found = _of_message(message, of, its_tag)
-            if found is not None:
-                return found
-            self._announced.add((of, its_tag))
-            source, tag = of, its_tag
+            if self._announced and room == _WHOLE:
+                message, source, tag = self._recv_set_apart(source, tag, _rest(clock, timeout))
+            else:
+                message, source, tag = self._recv_into(room, source, tag, _rest(clock, timeout))
+            found = _of_message(message, source)
+            if isinstance(found, tuple):
+                return found[0], source, tag
+            room = max(found, _WHOLE + 1)
 
-    def _recv_small(self, source: int, tag: int, timeout: float | None) -> tuple[Bytes, int, int]:
-        """Into room for a small one: without a look at its length, which costs two exchanges."""
+    def _recv_into(self, size: int, source: int, tag: int, timeout: float | None) -> tuple[Bytes, int, int]:
         g: Any = self
-        room = np.empty(_WHOLE, np.uint8)
+        room = np.empty(size, np.uint8)
         room[:_HEAD.size] = 0
         try:
             source, tag, elements = g.recv(room, source, tag, timeout=timeout)
+            self._note(room, source, tag)
         except OperationError as error:
             if error.code != _MISMATCH:
                 raise
             sender = error.rank if error.rank != self.rank or error.other_rank is None else error.other_rank
             raise _no_object(sender, f"this message ({error.text})") from error
         except BaseException:  # a signal's handler, which may come when the message has
-            kind, of, its_tag = _ANNOUNCEMENT.unpack(room[:_ANNOUNCEMENT.size].tobytes())
-            if kind == _LARGE:
-                self._announced.add((of, its_tag))
+            self._note(room, source, tag)
             raise
         return room[:elements], source, tag
 
-    def _recv_large(self, source: int, tag: int, timeout: float | None) -> tuple[Bytes, int, int]:
+    def _note(self, message: Bytes, source: int, tag: int) -> None:
+        """That a large object is next, or is not any more: what has come is an announcement, or, where something has, is none."""
+        kind = message[:len(_LARGE)].tobytes()
+        if kind == _LARGE and message.size >= _ANNOUNCEMENT.size:
+            _, of, its_tag, _ = _ANNOUNCEMENT.unpack(message[:_ANNOUNCEMENT.size].tobytes())
+            self._announced.add((of, its_tag))
+        elif kind == _OBJECT:
+            self._announced.discard((source, tag))
+
+    def _recv_set_apart(self, source: int, tag: int, timeout: float | None) -> tuple[Bytes, int, int]:
         """Of any length: what ends this early puts the message back to its place."""
         g: Any = self
         clock = _Clock(timeout)
@@ -187,7 +196,7 @@ class Objects:
                 if error.code != _MISMATCH:
                     raise
                 raise _no_object(apart.source, f"this message ({error.text})") from error
-        self._announced.discard((apart.source, apart.tag))
+        self._note(room, apart.source, apart.tag)
         return room, apart.source, apart.tag
 
 
