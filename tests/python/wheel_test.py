@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""pip builds a wheel from the tree, without a network; installed elsewhere it finds the library.
+"""pip builds a wheel from the tree, without a network; installed elsewhere it finds the library. And from a source distribution.
 (What it says of a wrong one: loading_test.py.)
 
     wheel_test.py SOURCE LIBRARY
@@ -13,6 +13,7 @@ import tempfile
 import zipfile
 
 PROBE = "import nexar, nexar._quick; print(nexar.__version__, nexar._quick._native is not None, nexar.__file__)"
+SDIST = "import os; from setuptools import build_meta; build_meta.build_sdist(os.environ['DIST'])"  # as python -m build does
 FILES = {"nexar/py.typed", "nexar/_native.abi3.so", "nexar/_native.pyi", "nexar/__init__.py", "nexar/testing.py"}
 
 
@@ -45,7 +46,23 @@ def main():
         code, out = run(sys.executable, "-c", PROBE, env={**clean, "LD_LIBRARY_PATH": str(library.parent)}, cwd=folder)
         version = wheel.name.split("-")[1]
         assert code == 0 and out.startswith(f"{version} True {place}"), out
+        from_its_own_source(pathlib.Path(folder), tree)
     return 0
+
+
+def from_its_own_source(folder, tree):
+    """A source distribution is whole: without the tree beside it a wheel can be built from it."""
+    os.environ["DIST"] = str(folder / "dist")
+    code, out = run(sys.executable, "-c", SDIST, cwd=tree / "bindings/python")
+    assert code == 0, out
+    packed, = (folder / "dist").glob("nexar-*.tar.gz")
+    shutil.unpack_archive(packed, folder / "unpacked")
+    unpacked, = (folder / "unpacked").iterdir()
+    code, out = run(sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "--no-index", "-w", str(folder / "again"),
+                    str(unpacked))
+    assert code == 0, out
+    wheel, = (folder / "again").glob("nexar-*.whl")
+    assert not FILES - set(zipfile.ZipFile(wheel).namelist()), zipfile.ZipFile(wheel).namelist()
 
 
 if __name__ == "__main__":
