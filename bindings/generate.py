@@ -41,10 +41,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from numpy import array
-
 from . import _quick
-from ._arrays import ARRAYS, COPIED, OPS, Memory, Number, Values
+from ._arrays import ARRAYS, COPIED, OPS, Memory, Number, Values, copy_of
 from ._calls import Calls, as_given
 from ._requests import Persistent, Request
 from ._rows import ROWS
@@ -197,7 +195,7 @@ def methods(row):
     memory = "given" if copies else "values"
     if copies:
         looked_at = f"{IS_ROOT} and " if row["in"].endswith("_at_root") else ""
-        out += wrapped(f"        given = array(values) if {looked_at}type(values) not in ARRAYS and isinstance(values, COPIED) else values\n")
+        out += wrapped(f"        given = copy_of(values) if {looked_at}type(values) not in ARRAYS and isinstance(values, COPIED) else values\n")
     out += room_for(shape, memory)
     if shape.quick:
         kept = "".join(f", {name}" for name in [memory] * bool(names) + [out_of(shape)] * ("out" in names)) or ","

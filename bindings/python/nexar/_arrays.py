@@ -146,8 +146,19 @@ ARRAYS: set[type] = {np.ndarray}  # types that are none of those: numpy's, and o
 def lifted(values: Values) -> tuple[Any, bool]:
     """(the values as memory, whether that is a copy of a number or a list)."""
     if type(values) not in ARRAYS and isinstance(values, COPIED):
-        return np.array(values), True
+        return copy_of(values), True
     return values, False
+
+
+def copy_of(values: Any) -> Array:
+    """Of a number or a list: Python's integers as int64. OverflowError: one that int64 lacks, which numpy would make something else of."""
+    made = np.array(values)
+    kind = made.dtype.kind
+    if kind in "uO" or (kind == "f" and bool((np.abs(made) >= 2.0**63).any())):
+        for value in np.array(values, object).ravel().tolist():
+            if isinstance(value, int) and not -1 << 63 <= value < 1 << 63:
+                raise OverflowError(f"{value} is no value of int64: give a float, or an array of the dtype that you mean")
+    return made
 
 
 # ---- Buffers ----

@@ -60,7 +60,7 @@ class Calls:
 
     def _blocking(self, row: Row, values: Any = None, **given: Any) -> Any:
         if isinstance(values, _arrays.COPIED) and row.memory != "data" and self._reads(row, given.get("root", 0)):
-            result = getattr(self, row.name)(np.array(values), **given)
+            result = getattr(self, row.name)(_arrays.copy_of(values), **given)
             return as_given(None, result) if given.get("out") is None else result
         return self._alone(lambda: self._collective(row, values, hidden=True, **given)._finish())
 

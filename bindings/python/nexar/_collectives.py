@@ -4,10 +4,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from numpy import array
-
 from . import _quick
-from ._arrays import ARRAYS, COPIED, OPS, Memory, Number, Values
+from ._arrays import ARRAYS, COPIED, OPS, Memory, Number, Values, copy_of
 from ._calls import Calls, as_given
 from ._requests import Persistent, Request
 from ._rows import ROWS
@@ -58,7 +56,7 @@ class Collectives(Calls):
                          scalar: Number | None = None, timeout: float | None = None, match_id: int = 0,
                          user_data: int = 0, priority: int | None = None, flags: int = 0) -> Request:
         """Begins all_reduce: the Request's wait() returns what it returns."""
-        given = array(values) if type(values) not in ARRAYS and isinstance(values, COPIED) else values
+        given = copy_of(values) if type(values) not in ARRAYS and isinstance(values, COPIED) else values
         if (not self._dropped or self._may_start()):
             request = Request(self._connection, "all_reduce", self._weak, (self, given, out), given if out is None else out, as_given if
                 given is not values and out is None else None, user_data)
@@ -95,7 +93,7 @@ class Collectives(Calls):
                      scalar: Number | None = None, timeout: float | None = None, match_id: int = 0, user_data: int = 0,
                      priority: int | None = None, flags: int = 0) -> Request:
         """Begins reduce: the Request's wait() returns what it returns."""
-        given = array(values) if type(values) not in ARRAYS and isinstance(values, COPIED) else values
+        given = copy_of(values) if type(values) not in ARRAYS and isinstance(values, COPIED) else values
         if (not self._dropped or self._may_start()):
             request = Request(self._connection, "reduce", self._weak, (self, given, out), (given if out is None else out) if root ==
                 self.rank else None, as_given if given is not values and out is None else None, user_data)
@@ -160,7 +158,7 @@ class Collectives(Calls):
     def all_gather_start(self, values: Values, out: Memory | None = None, *, timeout: float | None = None,
                          match_id: int = 0, user_data: int = 0, priority: int | None = None, flags: int = 0) -> Request:
         """Begins all_gather: the Request's wait() returns what it returns."""
-        given = array(values) if type(values) not in ARRAYS and isinstance(values, COPIED) else values
+        given = copy_of(values) if type(values) not in ARRAYS and isinstance(values, COPIED) else values
         into = self._room(given, self.size) if out is None else out
         if (not self._dropped or self._may_start()) and into is not None:
             request = Request(self._connection, "all_gather", self._weak, (self, given, into), into, as_given if given is not values and out
@@ -198,7 +196,7 @@ class Collectives(Calls):
                              scalar: Number | None = None, timeout: float | None = None, match_id: int = 0,
                              user_data: int = 0, priority: int | None = None, flags: int = 0) -> Request:
         """Begins reduce_scatter: the Request's wait() returns what it returns."""
-        given = array(values) if type(values) not in ARRAYS and isinstance(values, COPIED) else values
+        given = copy_of(values) if type(values) not in ARRAYS and isinstance(values, COPIED) else values
         into = self._room(given, 0) if out is None else out
         if (not self._dropped or self._may_start()) and into is not None:
             request = Request(self._connection, "reduce_scatter", self._weak, (self, given, into), into, as_given if given is not values and
@@ -233,7 +231,7 @@ class Collectives(Calls):
     def all_to_all_start(self, values: Values, out: Memory | None = None, *, timeout: float | None = None,
                          match_id: int = 0, user_data: int = 0, priority: int | None = None, flags: int = 0) -> Request:
         """Begins all_to_all: the Request's wait() returns what it returns."""
-        given = array(values) if type(values) not in ARRAYS and isinstance(values, COPIED) else values
+        given = copy_of(values) if type(values) not in ARRAYS and isinstance(values, COPIED) else values
         if (not self._dropped or self._may_start()):
             request = Request(self._connection, "all_to_all", self._weak, (self, given, out), given if out is None else out, as_given if
                 given is not values and out is None else None, user_data)
@@ -269,7 +267,7 @@ class Collectives(Calls):
     def gather_start(self, values: Values, out: Memory | None = None, root: int = 0, *, timeout: float | None = None,
                      match_id: int = 0, user_data: int = 0, priority: int | None = None, flags: int = 0) -> Request:
         """Begins gather: the Request's wait() returns what it returns."""
-        given = array(values) if type(values) not in ARRAYS and isinstance(values, COPIED) else values
+        given = copy_of(values) if type(values) not in ARRAYS and isinstance(values, COPIED) else values
         into = self._room(given, self.size) if out is None and root == self.rank else out
         if (not self._dropped or self._may_start()) and (into is not None or root != self.rank):
             request = Request(self._connection, "gather", self._weak, (self, given, into), (into) if root == self.rank else None, as_given
@@ -306,7 +304,7 @@ class Collectives(Calls):
     def scatter_start(self, values: Values, out: Memory | None = None, root: int = 0, *, timeout: float | None = None,
                       match_id: int = 0, user_data: int = 0, priority: int | None = None, flags: int = 0) -> Request:
         """Begins scatter: the Request's wait() returns what it returns."""
-        given = array(values) if root == self.rank and type(values) not in ARRAYS and isinstance(values, COPIED) else values
+        given = copy_of(values) if root == self.rank and type(values) not in ARRAYS and isinstance(values, COPIED) else values
         into = self._room(given, 0) if out is None and root == self.rank else out
         if (not self._dropped or self._may_start()) and into is not None:
             request = Request(self._connection, "scatter", self._weak, (self, given, into), into, as_given if given is not values and out is
@@ -342,7 +340,7 @@ class Collectives(Calls):
                    timeout: float | None = None, match_id: int = 0, user_data: int = 0, priority: int | None = None,
                    flags: int = 0) -> Request:
         """Begins scan: the Request's wait() returns what it returns."""
-        given = array(values) if type(values) not in ARRAYS and isinstance(values, COPIED) else values
+        given = copy_of(values) if type(values) not in ARRAYS and isinstance(values, COPIED) else values
         if (not self._dropped or self._may_start()):
             request = Request(self._connection, "scan", self._weak, (self, given, out), given if out is None else out, as_given if given is
                 not values and out is None else None, user_data)
@@ -378,7 +376,7 @@ class Collectives(Calls):
                              scalar: Number | None = None, timeout: float | None = None, match_id: int = 0,
                              user_data: int = 0, priority: int | None = None, flags: int = 0) -> Request:
         """Begins exclusive_scan: the Request's wait() returns what it returns."""
-        given = array(values) if type(values) not in ARRAYS and isinstance(values, COPIED) else values
+        given = copy_of(values) if type(values) not in ARRAYS and isinstance(values, COPIED) else values
         if (not self._dropped or self._may_start()):
             request = Request(self._connection, "exclusive_scan", self._weak, (self, given, out), given if out is None else out, as_given if
                 given is not values and out is None else None, user_data)
@@ -417,7 +415,7 @@ class Collectives(Calls):
                           timeout: float | None = None, match_id: int = 0, user_data: int = 0,
                           priority: int | None = None, flags: int = 0) -> Request:
         """Begins all_gatherv: the Request's wait() returns what it returns."""
-        given = array(values) if type(values) not in ARRAYS and isinstance(values, COPIED) else values
+        given = copy_of(values) if type(values) not in ARRAYS and isinstance(values, COPIED) else values
         into = self._packed_room(given, counts) if out is None else out
         if (not self._dropped or self._may_start()) and into is not None:
             request = Request(self._connection, "all_gatherv", self._weak, (self, given, into), into, as_given if given is not values and
@@ -457,7 +455,7 @@ class Collectives(Calls):
                       timeout: float | None = None, match_id: int = 0, user_data: int = 0, priority: int | None = None,
                       flags: int = 0) -> Request:
         """Begins gatherv: the Request's wait() returns what it returns."""
-        given = array(values) if type(values) not in ARRAYS and isinstance(values, COPIED) else values
+        given = copy_of(values) if type(values) not in ARRAYS and isinstance(values, COPIED) else values
         into = self._packed_room(given, counts) if out is None and root == self.rank else out
         if (not self._dropped or self._may_start()) and (into is not None or root != self.rank):
             request = Request(self._connection, "gatherv", self._weak, (self, given, into), (into) if root == self.rank else None, as_given
@@ -497,7 +495,7 @@ class Collectives(Calls):
                        timeout: float | None = None, match_id: int = 0, user_data: int = 0,
                        priority: int | None = None, flags: int = 0) -> Request:
         """Begins scatterv: the Request's wait() returns what it returns."""
-        given = array(values) if root == self.rank and type(values) not in ARRAYS and isinstance(values, COPIED) else values
+        given = copy_of(values) if root == self.rank and type(values) not in ARRAYS and isinstance(values, COPIED) else values
         into = self._packed_room(given, counts, True) if out is None and root == self.rank else out
         if (not self._dropped or self._may_start()) and into is not None:
             request = Request(self._connection, "scatterv", self._weak, (self, given, into), into, as_given if given is not values and out
@@ -537,7 +535,7 @@ class Collectives(Calls):
                           out: Memory | None = None, *, timeout: float | None = None, match_id: int = 0,
                           user_data: int = 0, priority: int | None = None, flags: int = 0) -> Request:
         """Begins all_to_allv: the Request's wait() returns what it returns."""
-        given = array(values) if type(values) not in ARRAYS and isinstance(values, COPIED) else values
+        given = copy_of(values) if type(values) not in ARRAYS and isinstance(values, COPIED) else values
         into = self._packed_room(given, receive_counts) if out is None else out
         if (not self._dropped or self._may_start()) and into is not None:
             request = Request(self._connection, "all_to_allv", self._weak, (self, given, into), into, as_given if given is not values and
@@ -577,7 +575,7 @@ class Collectives(Calls):
                               *, scalar: Number | None = None, timeout: float | None = None, match_id: int = 0,
                               user_data: int = 0, priority: int | None = None, flags: int = 0) -> Request:
         """Begins reduce_scatterv: the Request's wait() returns what it returns."""
-        given = array(values) if type(values) not in ARRAYS and isinstance(values, COPIED) else values
+        given = copy_of(values) if type(values) not in ARRAYS and isinstance(values, COPIED) else values
         into = self._packed_room(given, counts, True) if out is None else out
         if (not self._dropped or self._may_start()) and into is not None:
             request = Request(self._connection, "reduce_scatterv", self._weak, (self, given, into), into, as_given if given is not values

@@ -176,7 +176,7 @@ class Messages(Calls):
             if got is not NotImplemented:
                 return got  # type: ignore[no-any-return]
         if isinstance(values, _arrays.COPIED):
-            return self.sendrecv(np.array(values), to, out, source, send_tag, tag, timeout=timeout, priority=priority)
+            return self.sendrecv(_arrays.copy_of(values), to, out, source, send_tag, tag, timeout=timeout, priority=priority)
         _must_be_apart(values, out)  # refused before anything is sent
         given: dict[str, Any] = {"timeout": timeout, "priority": priority}
         return self._exchange(self._send(values, to, send_tag, hidden=True, **given), out, source, tag, given)
@@ -278,7 +278,7 @@ def _memories(pieces: Any) -> Any:
     """A list of memory, with copies of numbers and lists; None: it is no list."""
     if type(pieces) is not list:
         return None
-    return [np.array(piece) if isinstance(piece, _arrays.COPIED) else piece for piece in pieces]
+    return [_arrays.copy_of(piece) if isinstance(piece, _arrays.COPIED) else piece for piece in pieces]
 
 
 def pieces_of(pieces: Sequence[Any], write: bool) -> tuple[Any, int, list[Any]]:

@@ -18,6 +18,7 @@ from ._requests import _Clock
 _HEAD = struct.Struct("=8sQ")
 _OBJECT = b"nexarobj"  # and the bytes of the pickle
 _WHOLE = _HEAD.size + 4096
+_JOINED = 1 << 20  # a pickle below that is copied behind its head, which is cheaper than a message in pieces
 _ANNOUNCEMENT = struct.Struct("=8sQQQ")
 _LARGE = b"nexarbig"  # and the source, the tag, and the bytes of the message
 # match_id of the two collectives of each that has two: so what another rank does instead is never taken for one of them.
@@ -139,7 +140,10 @@ class Objects:
         else:
             clock = _Clock(timeout)
             g.send(_ANNOUNCEMENT.pack(_LARGE, self.rank, tag, len(head) + data.size), to, tag, timeout=timeout)
-            g.sendv([np.frombuffer(head, np.uint8), data], to, tag, timeout=_rest(clock, timeout))
+            if data.size < _JOINED:
+                g.send(head + data.tobytes(), to, tag, timeout=_rest(clock, timeout))
+            else:
+                g.sendv([np.frombuffer(head, np.uint8), data], to, tag, timeout=_rest(clock, timeout))
         if failed is not None:
             raise failed
 
