@@ -219,9 +219,10 @@ std::vector<std::string> unknown_variables(const std::map<std::string, std::stri
     // Variables of applications (include/nexar.h, the Python binding, `nexarctl run`) and of tools/, which
     // may start a daemon.
     static constexpr std::string_view of_others[] = {
-        "NEXAR_RANK",      "NEXAR_WORLD_SIZE", "NEXAR_LOCAL_RANK",       "NEXAR_LOCAL_WORLD_SIZE",
-        "NEXAR_GROUP",     "NEXAR_JOB_SECRET", "NEXAR_LIBRARY",          "NEXAR_DIGITS_DATA",
-        "NEXAR_BUILD_DIR", "NEXAR_DEPS_DIR",   "NEXAR_OPEN_TIMEOUT_SECS"};
+        "NEXAR_RANK",      "NEXAR_WORLD_SIZE", "NEXAR_LOCAL_RANK",        "NEXAR_LOCAL_WORLD_SIZE",
+        "NEXAR_GROUP",     "NEXAR_JOB_SECRET", "NEXAR_LIBRARY",           "NEXAR_DIGITS_DATA",
+        "NEXAR_BUILD_DIR", "NEXAR_DEPS_DIR",   "NEXAR_OPEN_TIMEOUT_SECS", "NEXAR_DETERMINISTIC",
+        "NEXAR_INSTANCE",  "NEXAR_NEXARD",     "NEXAR_WITHOUT_WAITV"};
     std::vector<std::string> out;
     for (const auto& [name, value] : environment) {
         const bool known =

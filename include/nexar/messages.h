@@ -29,7 +29,9 @@ NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_send_start(nexar_group* group, con
                                                          nexar_dtype dtype, uint32_t to, uint64_t tag,
                                                          const nexar_op_options* options, nexar_request* request);
 
-/* `data` has room for count elements; a shorter message is received, a longer one is MISMATCH (and is discarded). from
+/* `data` has room for count elements; a shorter message is received, a longer one, or one that was sent with another
+ * dtype, is MISMATCH for both ranks: it is discarded, and the error names the two lengths or types. Before that a
+ * receiver can learn a message's bytes (nexar_probe), but not its type: the program must know it, as from the tag. from
  * may be NEXAR_ANY_SOURCE, tag NEXAR_ANY_TAG. completion may be NULL. PEER_LOST when the rank, or all other ranks, have
  * left and none of their messages is left to receive. */
 NEXAR_API NEXAR_MUST_CHECK nexar_status nexar_recv(nexar_group* group, void* data, uint64_t count,

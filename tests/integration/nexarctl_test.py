@@ -291,6 +291,9 @@ class Local(Case):
                            (["run", "-n", "2", "--env", "A", "--", "x"], ("'A' is not NAME=VALUE",)),
                            (["run", "-n", "2", "--env", "RANK=1", "--", "x"], ("RANK", "sets this variable itself")),
                            (["run", "-n", "2", "--master", "10.0.0.1", "--", "x"], ("--master", "ADDRESS:PORT")),
+                           (["run", "-n", "1", "--nodes", "3", "--secret-file", "/nowhere", "--", "x"],
+                            ("--node-index is missing", "0 on the first host, 2 on the last")),
+                           (["run", "-np", "2", "--", "x"], ("write -n N for N ranks",)),
                            (["plan", "--bytes", "lots"], ("plan: ", "'lots'", "K, M, G or T"))):
             output = ctl(*bad).stderr
             for word in words:
@@ -422,6 +425,12 @@ class RunForPeople(Listening):
             self.assertEqual((done.returncode, mark.exists()), (1, False))
             self.assertIn("run: --output-dir: ", done.stderr)
             self.assertIn(bad, done.stderr)
+
+    def test_a_variable_that_nexar_lacks_is_warned_of(self):
+        done = ctl("run", "-n", 1, "--env", "NEXAR_BARIER_TIMEOUT_SECS=3", "--env", "NEXAR_RPC_TIMEOUT_SECS=3", "--", "true",
+                   NEXAR_COLLECTIVE_TIMEOUT="300", NEXAR_DETERMINISTIC="1", NEXAR_OPEN_TIMEOUT_SECS="60")
+        self.assertEqual((done.returncode, re.findall(r"^nexarctl: (NEXAR_\w+) ", done.stderr, re.MULTILINE)),
+                         (0, ["NEXAR_BARIER_TIMEOUT_SECS", "NEXAR_COLLECTIVE_TIMEOUT"]), done.stderr)
 
     def test_torch_programs_find_what_they_read(self):
         show = ["sh", "-c", 'echo "$RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $MASTER_ADDR $MASTER_PORT"']

@@ -46,7 +46,8 @@ class Stopping {
 class Dev final : public Command {
     bool takes_rest() const override { return true; }
     void declare(Options& options) override {
-        options.count("-n,--ranks", ranks_, 1, ranks_here_max, "ranks to start, in blocks on the nodes");
+        options.count("-n,--ranks", ranks_, 1, ranks_here_max,
+                      "ranks to start in all, in blocks on the nodes");
         options.count("--nodes", nodes_, 1, dev_nodes_max, "daemons, each as if it were a host's");
         options.text("--nexard", nexard_, "the program; default: $NEXAR_NEXARD, or where it is installed");
         options.texts("--env", job_.environment, "NAME=VALUE for all ranks; may be repeated");

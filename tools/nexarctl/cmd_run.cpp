@@ -1,13 +1,18 @@
 // nexarctl run: the local ranks of a job, with everything nexar_group_open(session, NULL, ...) looks for.
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <charconv>
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
+#include <string_view>
 
+#include "config/config.hpp"
 #include "nexarctl/client.hpp"
 #include "nexarctl/commands.hpp"
 #include "nexarctl/daemon_check.hpp"
@@ -61,13 +66,31 @@ std::string complaint_about(const std::string& entry, const Job& job) {
     return "";
 }
 
+// Of nexar's variables one that nexar lacks does nothing: a misspelt time-out, say.
+void warn_of_unknown(const Job& job) {
+    std::map<std::string, std::string> given;
+    for (char** entry = environ; *entry != nullptr; ++entry) {
+        const std::string_view text(*entry);
+        given.emplace(text.substr(0, text.find('=')), "");
+    }
+    for (const std::string& entry : job.environment) given.emplace(entry.substr(0, entry.find('=')), "");
+    for (const std::string& name : nexar::config::unknown_variables(given))
+        std::fprintf(
+            stderr,
+            "nexarctl: %s is not a variable of nexar, and is ignored; see include/nexar/groups.h and "
+            "nexard --help\n",
+            name.c_str());
+}
+
 class Run final : public Command {
     bool takes_rest() const override { return true; }
     void declare(Options& options) override {
-        options.count("-n,--ranks", ranks_, 1, ranks_here_max, "ranks to start here", /*required=*/true);
+        options.count("-n,--ranks", ranks_, 1, ranks_here_max,
+                      "ranks to start on this host; the group has --nodes times as many", /*required=*/true);
         options.count("--nodes", nodes_, 1, world_max,
                       "hosts on which this command is started, each with -n ranks");
-        options.count("--node-index", node_index_, 0, world_max - 1, "index of this host, from 0");
+        options.count("--node-index", node_index_, 0, world_max - 1,
+                      "index of this host, from 0; needed with several");
         options.text("--secret-file", secret_file_,
                      "the job's secret, the same on all hosts; none: a random one");
         options.text("--group", job_.group, "name of the group (NEXAR_GROUP)");
@@ -99,6 +122,7 @@ class Run final : public Command {
                  "BAD_STATE"});
         if (const auto ready = prepare_output(job_); !ready)
             return show_error(context, {exit_failed, "run: " + ready.error().text, "IO"});
+        warn_of_unknown(job_);
         const auto code = run_job(job_, write_all);
         if (code) {
             if (context.json) std::printf("{\"exit\":%d}\n", *code);
@@ -119,11 +143,15 @@ class Run final : public Command {
     std::string complaint(const Context& context) {
         if (context.rest.empty()) return "no command; write it after '--': nexarctl run -n 4 -- ./program";
         if (nodes_ * ranks_ > world_max) return "a group has at most " + std::to_string(world_max) + " ranks";
-        if (node_index_ >= nodes_)
-            return "--node-index " + std::to_string(node_index_) + " is not below --nodes " +
+        if (nodes_ > 1 && !node_index_)
+            return "--node-index is missing: with --nodes " + std::to_string(nodes_) +
+                   " it is 0 on the first host, " + std::to_string(nodes_ - 1) + " on the last";
+        const uint64_t index = node_index_.value_or(0);
+        if (index >= nodes_)
+            return "--node-index " + std::to_string(index) + " is not below --nodes " +
                    std::to_string(nodes_);
         job_.ranks = static_cast<uint32_t>(ranks_);
-        job_.first_rank = static_cast<uint32_t>(node_index_ * ranks_);
+        job_.first_rank = static_cast<uint32_t>(index * ranks_);
         job_.world = static_cast<uint32_t>(nodes_ * ranks_);
         job_.prefix = !no_prefix_;
         job_.command = context.rest;
@@ -150,7 +178,8 @@ class Run final : public Command {
     }
 
     Job job_;
-    uint64_t ranks_ = 1, nodes_ = 1, node_index_ = 0;
+    uint64_t ranks_ = 1, nodes_ = 1;
+    std::optional<uint64_t> node_index_;
     std::string secret_file_, master_;
     bool no_prefix_ = false;
 };

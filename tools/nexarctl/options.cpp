@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <sstream>
 #include <string>
@@ -55,6 +56,10 @@ class CliOptions final : public Options {
             made->required();  // so its default is nobody's business
         else
             made->capture_default_str();
+    }
+    void count(const std::string& names, std::optional<uint64_t>& target, uint64_t least, uint64_t most,
+               const std::string& help) override {
+        app_->add_option(names, target, help)->check(within(least, most));
     }
     void number(const std::string& names, double& target, double least, double most,
                 const std::string& help) override {
@@ -114,6 +119,12 @@ const CLI::App* deepest(const CLI::App* app, std::string& name) {
 
 using Commands = std::vector<std::pair<CLI::App*, std::unique_ptr<Command>>>;
 
+// mpirun's option, whose second letter is read as the first one's value.
+bool says_np(const CLI::App& app) {
+    const CLI::Option* const ranks = app.get_option_no_throw("-n");
+    return ranks != nullptr && ranks->results() == std::vector<std::string>{"p"};
+}
+
 // CLI11's text names what is missing, but not the command, nor how it read each argument.
 int usage_error(const CLI::App& root, const Commands& commands, const Context& context,
                 const CLI::ParseError& error) {
@@ -125,7 +136,9 @@ int usage_error(const CLI::App& root, const Commands& commands, const Context& c
     const auto odd = root.remaining(/*recurse=*/true);
     const bool program = std::ranges::any_of(commands, starts_program);
     std::string text = error.what();
-    if (program && !odd.empty() && context.rest.empty())
+    if (says_np(*app))
+        text = "-np is read as -n p: write -n N for N ranks";
+    else if (program && !odd.empty() && context.rest.empty())
         // Whatever else is wrong: the program's own options were read as this command's.
         text = "put -- before the command: nexarctl " + app->get_name() + " ... -- " + odd.front() +
                " (what '" + odd.front() + "' starts, and its arguments, come after it)";

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -22,6 +23,9 @@ class Options {
                        const std::string& help) = 0;
     virtual void count(const std::string& names, uint64_t& target, uint64_t least, uint64_t most,
                        const std::string& help, bool required = false) = 0;
+    // Without a default: nullopt when it is not given.
+    virtual void count(const std::string& names, std::optional<uint64_t>& target, uint64_t least,
+                       uint64_t most, const std::string& help) = 0;
     virtual void number(const std::string& names, double& target, double least, double most,
                         const std::string& help) = 0;
     // "64M": K, M, G, T by 1024.

@@ -178,6 +178,8 @@ TEST_CASE("variables that mean nothing to anybody are found") {
     REQUIRE(unknown_variables({{"NEXAR_HEARTBEAT_TIMEOUT_SECS", "5"},
                                {"NEXAR_RANK", "0"},
                                {"NEXAR_LIBRARY", "x"},
+                               {"NEXAR_DETERMINISTIC", "1"},
+                               {"NEXAR_NEXARD", "x"},
                                {"PATH", "/bin"}})
                 .empty());
     REQUIRE(unknown_variables({{"NEXAR_HEARTBEAT_TIMEOUT", "5"}, {"NEXAR_WORKERS", "1"}}) ==
