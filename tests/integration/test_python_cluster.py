@@ -5,6 +5,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import time
 
 from harness import *
 import nexar.testing
@@ -106,6 +107,46 @@ def test_a_rank_that_fails_or_stops_is_named(cluster):
                 equal(failed.rank, rank, str(failed))
                 contains(str(failed), text)
         equal(private.run(lambda group: group.all_reduce(1)), [3, 3, 3], "the next job")
+
+
+def comes_late(group):
+    if group.rank == 2:
+        time.sleep(60)  # sleep: until it is killed
+    group.barrier()
+
+
+def test_the_rank_is_named_that_the_others_wait_for(_cluster):
+    with nexar.testing.cluster(nodes=2, ranks=3, nexard=os.environ["NEXAR_TEST_NEXARD"]) as private:
+        try:
+            private.run(comes_late, timeout=3)
+            raise AssertionError("it should have failed")
+        except nexar.testing.RankFailed as failed:
+            equal(failed.rank, 2, str(failed))
+            contains(str(failed), "took too long", "ranks 0, 1 wait for it in barrier")
+
+
+def test_a_value_that_cannot_be_pickled_is_an_error_that_says_so(_cluster):
+    with nexar.testing.cluster(nodes=1, ranks=2, nexard=os.environ["NEXAR_TEST_NEXARD"]) as private:
+        try:
+            raise AssertionError(f"it gave {private.run(lambda group: (lambda: 1) if group.rank else 0)}")
+        except nexar.testing.RankFailed as failed:
+            equal(failed.rank, 1, str(failed))
+            contains(str(failed), "pickle", "lambda")
+
+
+def test_wrong_settings_are_refused(_cluster):
+    for settings, words in (({"heartbeat_timeout": "1"}, ("heartbeat_timeout", "NEXAR_HEARTBEAT_TIMEOUT_SECS")),
+                            ({"NEXAR_HEARTBEAT_TIMEOUT": "1"}, ("NEXAR_HEARTBEAT_TIMEOUT", "NEXAR_HEARTBEAT_TIMEOUT_SECS")),
+                            ({"node": 3}, ("node",)), ({"NEXAR_HEARTBEAT_TIMEOUT_SECS": "x"}, ("'x'", "0.05 to 86400"))):
+        try:
+            with nexar.testing.cluster(nexard=os.environ["NEXAR_TEST_NEXARD"], **settings):
+                raise AssertionError(f"{settings} should have been refused")
+        except ValueError as error:
+            contains(str(error), *words)
+    given = {"NEXAR_HEARTBEAT_TIMEOUT_SECS": 3, "NEXAR_DRAIN_TIMEOUT_SECS": 1.5}
+    with nexar.testing.cluster(nexard=os.environ["NEXAR_TEST_NEXARD"], **given) as private:
+        have = private.nodes[0].ask("config")["values"]
+        equal((float(have["heartbeat_timeout"]), float(have["drain_timeout"])), (3.0, 1.5), "settings")
 
 
 def test_wrong_arguments_are_refused(cluster):

@@ -20,6 +20,7 @@ import multiprocessing.connection
 import os
 import pathlib
 import random
+import re
 import secrets
 import shutil
 import signal
@@ -42,7 +43,8 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class RankFailed(Exception):
-    """A rank's function raised, its process ended, or it took too long. rank: which, the lowest of them."""
+    """A rank's function raised, its process ended, its value cannot be pickled, or it took too long. rank: which, the lowest of
+    them; of ranks that took too long, one that others wait for in a collective, where there is one."""
 
     def __init__(self, rank: int, text: str) -> None:
         super().__init__(rank, text)
@@ -52,7 +54,7 @@ class RankFailed(Exception):
         return f"rank {self.rank}: {self.text}"
 
 
-class _NotThere(Exception):
+class _NotThere(RuntimeError):
     """The daemon ended at its start."""
 
 
@@ -99,6 +101,7 @@ class Node:
         return answer["result"]
 
     def log(self) -> str:
+        """What it has logged until now."""
         return pathlib.Path(self.log_file).read_text(errors="replace")
 
     def kill(self) -> None:
@@ -108,6 +111,7 @@ class Node:
             self._process.wait()
 
     def stop(self) -> None:
+        """As `systemctl stop`: with SIGTERM, and after 5 s with SIGKILL. Nothing happens if it has ended."""
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
             try:
@@ -124,6 +128,7 @@ class Cluster:
         self._secret, self._jobs = secrets.token_hex(16), 0
 
     def node_of(self, rank: int) -> Node:
+        """The one that the rank runs on."""
         return self.nodes[rank * len(self.nodes) // self.ranks]
 
     def environment(self, rank: int, group: str = "test") -> dict[str, str]:
@@ -148,6 +153,8 @@ class Cluster:
         try:
             until = time.monotonic() + timeout
             outcomes = [_outcome(pipe, until) for pipe in pipes]
+            if any(kind == "late" for kind, _ in outcomes):
+                self._find_awaited(outcomes)
             for pipe, (kind, _) in zip(pipes, outcomes):
                 if kind == "value":
                     pipe.send(None)
@@ -160,7 +167,18 @@ class Cluster:
                 process.join()
 
 
-Outcome = tuple[str, Any]  # ("value", it) or ("failed", why)
+    def _find_awaited(self, outcomes: list[Outcome]) -> None:
+        """Of the ranks that are late, those that did not come to a collective of the job, as the daemons see it: the others only wait."""
+        for node in self.nodes:
+            with contextlib.suppress(OSError, ValueError, RuntimeError):  # it may not run any more
+                for op in node.ask("ops")["ops"]:
+                    awaited = {each["rank"] for each in op["missing"]} if op["group"] == f"test {self._jobs}" else set()
+                    for rank in awaited.intersection(rank for rank, (kind, _) in enumerate(outcomes) if kind == "late"):
+                        waiting = f"rank{'s' * (op['arrived_count'] > 1)} {', '.join(map(str, op['arrived']))} wait for it in {op['op'].split()[0]}"
+                        outcomes[rank] = "awaited", f"{outcomes[rank][1]}: {waiting}"
+
+
+Outcome = tuple[str, Any]  # ("value", it), or "failed", "late" or "awaited", and why
 
 
 def _run_rank(pipe: Any, environment: dict[str, str], function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
@@ -173,7 +191,10 @@ def _run_rank(pipe: Any, environment: dict[str, str], function: Callable[..., An
         outcome: Outcome = "value", value
     except BaseException:
         outcome = "failed", traceback.format_exc()
-    pipe.send(outcome)
+    try:
+        pipe.send(outcome)
+    except Exception as error:  # whatever the value's own methods raise
+        pipe.send(("failed", f"its value cannot be pickled: {type(error).__name__}: {error}"))
     with contextlib.suppress(EOFError):
         pipe.recv()  # the others may still need this process: it ends when all have
 
@@ -190,7 +211,7 @@ def _outcome(pipe: Any, until: float) -> Outcome:
 
 def _values(outcomes: list[Outcome]) -> list[Any]:
     """A rank that waited for another one is not the first to name."""
-    for bad in ("failed", "late"):
+    for bad in ("failed", "awaited", "late"):
         failed = [(rank, text) for rank, (kind, text) in enumerate(outcomes) if kind == bad]
         causes = [each for each in failed if "GroupError" not in each[1].splitlines()[-1]] or failed
         if causes:
@@ -248,16 +269,33 @@ def _form(nodes: list[Node], program: str, settings: dict[str, str]) -> None:
     _eventually(connected, "the nodes did not connect")
 
 
+def _check_settings(program: str, settings: dict[str, str]) -> None:
+    """ValueError: the daemon has no such variable, or refuses its value."""
+    known = re.findall(r"NEXAR_\w+", subprocess.run([program, "--help"], capture_output=True, text=True, timeout=START_SECONDS).stdout)
+    for name in settings:
+        if name not in known:
+            raise ValueError(f"{name} is no setting of nexard; allowed: {', '.join(sorted(set(known)))}")
+    environment = {**{name: value for name, value in os.environ.items() if not name.startswith("NEXAR_")}, **settings}
+    checked = subprocess.run([program, "--config", "/dev/null", "--check-config"], env=environment, capture_output=True, text=True,
+                             timeout=START_SECONDS)
+    if checked.returncode != 0:
+        raise ValueError(checked.stderr.strip())
+
+
 @contextlib.contextmanager
-def cluster(nodes: int = 1, ranks: int = 1, *, nexard: str | None = None, **settings: str) -> Iterator[Cluster]:
-    """Starts `nodes` daemons and connects them; at the end removes all. settings: variables of the daemons, as
-    NEXAR_HEARTBEAT_TIMEOUT_SECS="1". nexard: the program; None: $NEXAR_NEXARD, or where it is installed: beside the package
+def cluster(nodes: int = 1, ranks: int = 1, *, nexard: str | None = None, **given: Any) -> Iterator[Cluster]:
+    """Starts `nodes` daemons and connects them; at the end removes all. given: variables of the daemons (nexard --help), as
+    NEXAR_HEARTBEAT_TIMEOUT_SECS=1. nexard: the program; None: $NEXAR_NEXARD, or where it is installed: beside the package
     or the loaded library, in PATH, in /usr.
 
-    ValueError: no nodes, or fewer ranks than nodes. FileNotFoundError: no nexard. TimeoutError: they did not connect."""
+    ValueError: no nodes, or fewer ranks than nodes; a variable that nexard lacks, or whose value it refuses. FileNotFoundError: no
+    nexard. RuntimeError: a daemon ended at its start. TimeoutError: they did not connect."""
     if nodes < 1 or ranks < nodes or nodes > 200:
         raise ValueError(f"{nodes} nodes and {ranks} ranks; allowed: 1 to 200 nodes, and at least a rank for each")
     program = _program(nexard)
+    settings = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in given.items()}
+    if settings:
+        _check_settings(program, settings)
     for attempt in range(_ATTEMPTS):
         folder = pathlib.Path(tempfile.mkdtemp(prefix="nexar-"))
         network = f"127.{random.SystemRandom().randrange(1, 255)}.{random.SystemRandom().randrange(256)}"
