@@ -37,6 +37,8 @@ Result<void> check_codes(const Group& group, const Operation& o) {
         return fail(Errc::invalid_argument, reduction_refusal(type, op));
     if (row.reduces && o.op == NEXAR_AVG && !may_average(row))
         return fail(Errc::invalid_argument, no_average());
+    if (o.kind == NEXAR_OP_SEND && o.peer == NEXAR_ANY_SOURCE)
+        return fail(Errc::invalid_argument, "a message cannot be sent to NEXAR_ANY_SOURCE");
     const bool any = row.any_source && o.peer == NEXAR_ANY_SOURCE;
     if (o.peer >= group.size && !any)
         return fail(Errc::invalid_argument,

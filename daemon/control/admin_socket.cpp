@@ -53,8 +53,9 @@ Result<void> make_room(const std::string& path, const sockaddr_un& address) {
     if (::lstat(path.c_str(), &status) != 0) return {};
     if (!S_ISSOCK(status.st_mode)) return fail(Errc::io, path + " exists and is not a socket");
     if (has_listener(address))
-        return fail(Errc::bad_state, "another daemon listens on " + path +
-                                         ": stop that one, or set another path of this socket");
+        return fail(Errc::bad_state,
+                    "another daemon listens on " + path +
+                        ": stop that one, or set another path (admin_socket, status_socket)");
     if (::unlink(path.c_str()) != 0) return io_error("cannot remove the stale socket " + path);
     return {};
 }

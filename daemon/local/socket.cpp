@@ -51,7 +51,7 @@ Result<void> remove_stale_socket(const std::string& path, const sockaddr_un& add
     if (!S_ISSOCK(status.st_mode)) return fail(Errc::io, path + " exists and is not a socket");
     if (has_listener(address))
         return fail(Errc::bad_state, "another daemon listens on " + path +
-                                         ": stop that one, or set another path of this socket");
+                                         ": stop that one, or set another path (socket, session_sockets)");
     if (::unlink(path.c_str()) != 0) return fail(io_error("cannot remove the stale socket " + path));
     return {};
 }

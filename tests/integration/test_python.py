@@ -502,23 +502,6 @@ def test_a_collective_beside_another_threads_is_refused_by_both_ways(cluster):
     job.outcomes(1)
 
 
-def wrong_calls(me):
-    session = me.session(scratch_limit=1 << 20)
-    group, x = me.group(session), np.zeros(4)
-    calls = {"op=\"premul_sum\"": lambda: group.all_reduce(x, scalar=2.0), "scalar=": lambda: group.all_reduce(x, op="premul_sum"),
-             "nexar.ANY_TAG": lambda: group.send(x, 1 - me.rank, nexar.ANY_TAG), "nexar.Priority.BULK": lambda: group.barrier(priority=7)}
-    texts = {word: str(me.fails(call)) for word, call in calls.items()}
-    group.barrier()
-    return texts
-
-
-def test_errors_have_the_names_of_python(cluster):
-    for texts in run([cluster[1], cluster[2]], wrong_calls):
-        for word, text in texts.items():
-            contains(text, word)
-            equal(re.findall(r"nexar_\w+|NULL|NEXAR_\w+", text), [], text)
-
-
 # ---- The package itself ----
 
 def public():

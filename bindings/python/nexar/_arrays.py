@@ -43,8 +43,8 @@ def name_of(dtype: np.dtype[Any]) -> str:
     return "_".join(part.name for part in parts) if packed else "padded struct"
 
 
-def array(values: Memory, write: bool) -> Sides:
-    """(address, elements, nexar_dtype) of memory that nexar can work on, without a copy.
+def array(values: Memory, write: bool, name: str = "values") -> Sides:
+    """(address, elements, nexar_dtype) of memory that nexar can work on, without a copy. name: the argument's.
 
     ValueError: not C-contiguous, of another byte order or dtype, read-only, or on a device. TypeError: no memory."""
     if not isinstance(values, np.ndarray):
@@ -52,10 +52,12 @@ def array(values: Memory, write: bool) -> Sides:
             return _tensor(values, write)
         values = _buffer(values)
     flags, dtype = values.flags, values.dtype
-    if not flags.c_contiguous or not dtype.isnative:
-        raise ValueError("want a C-contiguous array in native byte order")
+    if not flags.c_contiguous:
+        raise ValueError(f"{name} is not C-contiguous: give np.ascontiguousarray({name}){', a copy, which gets the result' if write else ''}")
+    if not dtype.isnative:
+        raise ValueError(f"{name} is of another byte order than this host's: give {name}.astype({name}.dtype.newbyteorder('='))")
     if write and not flags.writeable:
-        raise ValueError("the array is read-only")
+        raise ValueError(f"{name} is read-only")
     number = _plain.get(dtype)
     if number is None:
         if name_of(dtype) not in DTYPES:
@@ -106,7 +108,7 @@ def pair(values: Memory, out: Memory | None) -> tuple[Memory, int, int, int, int
         address, count, dtype = array(values, True)
         return values, address, address, count, count, dtype
     address, count, dtype = array(values, False)
-    out_address, out_count, out_dtype = array(out, True)
+    out_address, out_count, out_dtype = array(out, True, "out")
     if dtype != out_dtype:
         names = list(DTYPES)
         raise ValueError(f"the arrays' dtypes differ: {names[dtype]} and {names[out_dtype]}")

@@ -139,7 +139,7 @@ class Calls:
         """(addresses, count and dtype; the output). The count is of one block."""
         blocks_in, blocks_out = self._blocks(row.in_, root), self._blocks(row.out, root)
         if blocks_in == 0:
-            address, elements, dtype = _arrays.array(needed(row, out), True)
+            address, elements, dtype = _arrays.array(needed(row, out), True, "out")
             return (None, address, elements, dtype), out
         address, elements, dtype = _arrays.array(values, False)
         if blocks_out == 0:
@@ -215,7 +215,7 @@ def of_lengths(row: Row, values: Any, wanted_in: int | None, out: Any,
         return (address, None), dtype, None
     if out is None and wanted_in is not None:
         out = _arrays.new((wanted_out,), dtype)
-    out_address, elements, other = _arrays.array(needed(row, out), True)
+    out_address, elements, other = _arrays.array(needed(row, out), True, "out")
     check_elements(row, "out", elements, wanted_out)
     if wanted_in is not None and other != dtype:
         raise ValueError(f"the arrays' dtypes differ: {list(_arrays.DTYPES)[dtype]} and {list(_arrays.DTYPES)[other]}")

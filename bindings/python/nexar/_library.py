@@ -117,8 +117,11 @@ def checked(kind: Any, value: Any, what: str) -> int:
     low, high = _RANGES[kind]
     number = operator.index(value)
     if not low <= number <= high:
-        raise ValueError(f"{what} is {number}; allowed: {low} to {high}")
+        raise ValueError(f"{what} is {number}; allowed: {_ALLOWED.get(what, f'{low} to {high}')}")
     return number
+
+
+_ALLOWED = {"a rank": "0 to the group's size - 1, and nexar.ANY_SOURCE where a message is received"}
 
 
 class _Rank(c_uint32):

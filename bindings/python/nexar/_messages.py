@@ -94,7 +94,7 @@ class Message:
 
 def _must_be_apart(values: Values, out: Memory) -> None:
     """ValueError: what is sent and what is received share memory, or out cannot be received into."""
-    at, room, out_dtype = _arrays.array(out, True)
+    at, room, out_dtype = _arrays.array(out, True, "out")
     given, copied = _arrays.lifted(values)
     if copied:
         return

@@ -81,6 +81,9 @@ def wait_all(requests: Requests, timeout: float | None = None) -> list[Any]:
             results.append(None if request is None else request.wait(None if clock is None else clock.left()))
         except Error as error:
             first = first or error
+        except AttributeError:
+            _must_be_requests(requests)
+            raise
     if first is None:
         return results
     try:
@@ -90,4 +93,14 @@ def wait_all(requests: Requests, timeout: float | None = None) -> list[Any]:
 
 
 def _numbers(requests: Requests) -> list[int]:
-    return [0 if request is None or request._answer is not None else request._number for request in requests]
+    try:
+        return [0 if request is None or request._answer is not None else request._number for request in requests]
+    except AttributeError:
+        _must_be_requests(requests)
+        raise
+
+
+def _must_be_requests(requests: Sequence[Any]) -> None:
+    for request in requests:
+        if request is not None and not isinstance(request, Request):
+            raise TypeError(f"want nexar.Request or None; not {type(request).__name__}")

@@ -21,6 +21,9 @@ _WORDS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"NEXAR_PRIORITY_(CRITICAL|REALTIME|BULK)\b", r"nexar.Priority.\1"),
     (r"NEXAR_(RANK_AUTO|ANY_TAG|ANY_SOURCE)\b", r"nexar.\1"),
     (rf"NEXAR_({'|'.join(name.upper() for name in OPS)})\b", lambda found: f'op="{found[1].lower()}"'),
+    (r"NEXAR_(FLAG_\w+)", r"nexar.\1"),
+    (r"number of milliseconds", "number of seconds"),
+    (r" \(were the options initialised with NEXAR_OP_OPTIONS_INIT\?\)", ""),
     (r"\bNULL\b", "None"),
 )
 

@@ -1,0 +1,39 @@
+"""Wrong calls of the Python package: what it says has Python's names, and says what to do."""
+import re
+
+from harness import *
+
+
+def wrong_calls(me):
+    """{a part of the text: all of it}"""
+    group, x = me.group(), np.zeros(4)
+    twice = np.zeros((4, 4))[:, 1]
+    calls = {"op=\"premul_sum\"": lambda: group.all_reduce(x, scalar=2.0), "scalar=": lambda: group.all_reduce(x, op="premul_sum"),
+             "nexar.ANY_TAG": lambda: group.send(x, 1 - me.rank, nexar.ANY_TAG), "nexar.Priority.BULK": lambda: group.barrier(priority=7),
+             "timeout= is 0": lambda: group.barrier(timeout=0), "a positive number of seconds": lambda: group.barrier(timeout=0),
+             "nexar.FLAG_DETERMINISTIC": lambda: group.all_reduce(x, flags=99),
+             "cannot be sent to nexar.ANY_SOURCE": lambda: group.send(x, nexar.ANY_SOURCE),
+             "a rank is -1; allowed: 0 to the group's size - 1": lambda: group.recv(x, -1),
+             "nexar.ANY_SOURCE where a message is received": lambda: group.recv(x, -1),
+             "values is not C-contiguous: give np.ascontiguousarray(values)": lambda: group.all_gather(twice),
+             "out is not C-contiguous": lambda: group.all_reduce(x, twice), "values is read-only": lambda: group.broadcast(b"1234", 1 - me.rank),
+             "values is of another byte order": lambda: group.send(x.astype(">f8"), 1 - me.rank),
+             "want nexar.Request or None; not int": lambda: nexar.wait_all([3]), "want nexar.Request or None; not str": lambda: nexar.wait_any("a")}
+    texts = {}
+    for word, call in calls.items():
+        try:
+            raise AssertionError(f"{word}: it gave {call()}")
+        except (nexar.Error, ValueError, TypeError) as error:
+            texts[word] = str(error)
+    group.barrier()
+    return texts
+
+
+def test_errors_have_the_names_of_python(cluster):
+    for texts in run([cluster[1], cluster[1]], wrong_calls):
+        for word, text in texts.items():
+            contains(text, word)
+            equal(re.findall(r"nexar_\w+|NULL|NEXAR_\w+|milliseconds", text), [], text)
+
+
+main(globals(), nodes=1)
