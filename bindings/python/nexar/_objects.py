@@ -136,12 +136,12 @@ class Objects:
         data, failed = _bytes_of(value, self.rank)
         head = _HEAD.pack(_OBJECT, data.size)
         if len(head) + data.size <= _WHOLE:
-            g.send(head + data.tobytes(), to, tag, timeout=timeout)
+            g.send(b"".join((head, data.data)), to, tag, timeout=timeout)
         else:
             clock = _Clock(timeout)
             g.send(_ANNOUNCEMENT.pack(_LARGE, self.rank, tag, len(head) + data.size), to, tag, timeout=timeout)
             if data.size < _JOINED:
-                g.send(head + data.tobytes(), to, tag, timeout=_rest(clock, timeout))
+                g.send(b"".join((head, data.data)), to, tag, timeout=_rest(clock, timeout))
             else:
                 g.sendv([np.frombuffer(head, np.uint8), data], to, tag, timeout=_rest(clock, timeout))
         if failed is not None:
