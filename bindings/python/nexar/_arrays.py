@@ -152,15 +152,30 @@ def lifted(values: Values) -> tuple[Any, bool]:
     return values, False
 
 
+_FLOATS, _array = {float}, np.array
+
+
 def copy_of(values: Any) -> Array:
     """Of a number or a list: Python's integers as int64. OverflowError: one that int64 lacks, which numpy would make something else of."""
+    kind = type(values)
+    if kind is float or (kind is list and len(values) <= 16 and {*map(type, values)} == _FLOATS):
+        return _array(values)  # to look at what was made costs more
+    if kind is int:
+        return np.array(_fitting(values))
     made = np.array(values)
-    kind = made.dtype.kind
-    if kind in "uO" or (kind == "f" and bool((np.abs(made) >= 2.0**63).any())):
+    if kind is not list and kind is not tuple:
+        return made
+    if made.dtype.kind in "uO" or (made.dtype.kind == "f" and bool((np.abs(made) >= 2.0**63).any())):
         for value in np.array(values, object).ravel().tolist():
-            if isinstance(value, int) and not -1 << 63 <= value < 1 << 63:
-                raise OverflowError(f"{value} is no value of int64: give a float, or an array of the dtype that you mean")
+            if isinstance(value, int):
+                _fitting(value)
     return made
+
+
+def _fitting(value: int) -> int:
+    if not -1 << 63 <= value < 1 << 63:
+        raise OverflowError(f"{value} is no value of int64: give a float, or an array of the dtype that you mean")
+    return value
 
 
 # ---- Buffers ----
