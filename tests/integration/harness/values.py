@@ -26,8 +26,8 @@ LACKING = {"bfloat16": (BFloat16, "uint16"), "float8_e4m3fn": (Float8E4M3FN, "ui
 _array = nexar._arrays.array
 
 
-def _array_of_any_type(array, write):
-    address, count, dtype = _array(array, write)
+def _array_of_any_type(array, write, *name):
+    address, count, dtype = _array(array, write, *name)
     names = [name for name, (kind, _) in LACKING.items() if isinstance(array, kind)]
     return address, count, nexar.DTYPES[names[0]] if names else dtype
 
