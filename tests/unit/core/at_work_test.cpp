@@ -24,10 +24,10 @@ TEST_CASE("a thread counts once from the begin of its work to the end", "[core][
 }
 
 TEST_CASE("a thread that has nowhere to count works", "[core][K35]") {
+    uint32_t count = 0;
     AtWork one;
     one.begin(nullptr);
     one.end();
-    uint32_t count = 0;
     one.begin(&count);
     CHECK(count == 1);
 }
