@@ -147,35 +147,17 @@ ARRAYS: set[type] = {np.ndarray}  # types that are none of those: numpy's, and o
 
 def lifted(values: Values) -> tuple[Any, bool]:
     """(the values as memory, whether that is a copy of a number or a list)."""
-    if type(values) not in ARRAYS and isinstance(values, COPIED):
-        return copy_of(values), True
-    return values, False
-
-
-_FLOATS, _array = {float}, np.array
+    kind = type(values)
+    if kind in ARRAYS:
+        return values, False
+    return (copy_of(values), True) if kind is list or isinstance(values, COPIED) else (values, False)
 
 
 def copy_of(values: Any) -> Array:
-    """Of a number or a list: Python's integers as int64. OverflowError: one that int64 lacks, which numpy would make something else of."""
-    kind = type(values)
-    if kind is float or (kind is list and len(values) <= 16 and {*map(type, values)} == _FLOATS):
-        return _array(values)  # to look at what was made costs more
-    if kind is int:
-        return np.array(_fitting(values))
-    made = np.array(values)
-    if kind is not list and kind is not tuple:
-        return made
-    if made.dtype.kind in "uO" or (made.dtype.kind == "f" and bool((np.abs(made) >= 2.0**63).any())):
-        for value in np.array(values, object).ravel().tolist():
-            if isinstance(value, int):
-                _fitting(value)
-    return made
-
-
-def _fitting(value: int) -> int:
-    if not -1 << 63 <= value < 1 << 63:
-        raise OverflowError(f"{value} is no value of int64: give a float, or an array of the dtype that you mean")
-    return value
+    """Of a number or a list, with numpy's types. OverflowError: an integer that int64 lacks, of which numpy would make another type."""
+    if type(values) is int and not -1 << 63 <= values < 1 << 63:
+        raise OverflowError(f"{values} is no value of int64: give a float, or an array of the dtype that you mean")
+    return np.array(values)
 
 
 # ---- Buffers ----

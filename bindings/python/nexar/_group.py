@@ -28,7 +28,7 @@ class Group(Collectives, Messages, Children, Objects):
     Memory is a C-contiguous numpy array, anything with the buffer protocol (array.array, bytearray, memoryview), or a
     CPU tensor with DLPack, as torch's; of any shape, without a copy: only its number of elements and its dtype count, and
     must be the same on all ranks. A number or a list is copied, and comes back as a number or a list; Python's
-    integers are int64, so a larger one is an OverflowError, a sum that does not fit wraps around, and "avg" rounds toward 0. An `out` of None is
+    integers are int64, so a larger number is an OverflowError, a sum that does not fit wraps around, and "avg" rounds toward 0. An `out` of None is
     the input itself (in place), unless stated otherwise. `op` is one of
     nexar.OPS: "sum", "prod", "min", "max", "avg"; of integers and bool also "band", "bor", "bxor", "land", "lor", "lxor"; of
     pairs, arrays of a struct like [("value", "f4"), ("index", "i4")], "minloc" and "maxloc". "premul_sum" multiplies this

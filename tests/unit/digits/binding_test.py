@@ -325,9 +325,9 @@ class Binding(OverFake):
     def test_arrays_that_cannot_be_used_are_refused_before_the_library_sees_them(self):
         fixed = np.zeros(4, np.float32)
         fixed.flags.writeable = False
-        for array in (np.zeros((4, 4), np.float32)[:, 1], np.zeros(4, ">f4"), np.zeros(4, complex), fixed, [1j]):
+        for array in (np.zeros((4, 4), np.float32)[:, 1], np.zeros(4, ">f4"), np.zeros(4, complex), fixed, [1j], [2**64]):
             self.assertRaises(ValueError, self.group.all_reduce, array)
-        for values in (2**63, -2**63 - 1, [2**64], [2**63, 2**63 + 1], [0.5, 2**63]):
+        for values in (2**63, 2**64, -2**63 - 1):
             self.assertRaises(OverflowError, self.group.all_reduce, values)
         x = np.zeros(4, np.float32)
         self.assertRaises(ValueError, self.group.all_reduce, x, np.zeros(4))
