@@ -318,7 +318,7 @@ typedef struct nexar_shm_daemon_page {
     uint64_t sleep; /* this sleep's number, stored before `sleeping`: a session rings once in each [S7] */
     uint8_t reserved3[48];
     uint32_t busy_sessions; /* sessions with operations in flight: for the wait policy */
-    uint32_t bulk_threads;  /* the daemon's threads that have bulk work: for the wait policy */
+    uint32_t bulk_threads;  /* the daemon's shards that move bulk data: for the wait policy */
     uint8_t reserved4[56];
 } nexar_shm_daemon_page;
 

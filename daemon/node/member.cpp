@@ -145,7 +145,6 @@ Result<void> Member::build_server() {
     NEXAR_TRY(server_, local::Server::open(c, *engine_, tenants_, *this, needs_.log));
     local::BusGuard::wake_at_faults(&needs_.wakeup);
     clients_->server = server_.get();
-    pool_->count_in(server_->bulk_count());
     return {};
 }
 

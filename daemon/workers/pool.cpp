@@ -79,7 +79,6 @@ void Pool::sleep(Worker& w) {
         if (waiting_.any() || stopping_.load(std::memory_order_relaxed)) return;
         if (!loop::yield(w.yields, now)) break;
     }
-    w.at_work.end();
     w.wakeup.announce_sleep();
     if (may_sleep(w) && !stopping_.load(std::memory_order_seq_cst)) w.wakeup.sleep();
     w.wakeup.awake();
@@ -112,7 +111,6 @@ void Pool::run(Worker& w) {
             continue;
         }
         if (w.done_outbox.waits()) report(w);
-        w.at_work.begin(at_work_);
         run_piece(w, *piece);
         courtesy.give_way();
     }

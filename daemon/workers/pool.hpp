@@ -12,7 +12,6 @@
 #include <thread>
 #include <vector>
 
-#include "core/at_work.hpp"
 #include "core/spsc_queue.hpp"
 #include "core/yields.hpp"
 #include "engine/ports.hpp"
@@ -30,8 +29,6 @@ class Pool final : public engine::Workers {
     ~Pool();
 
     Result<void> made() const;  // an error: a worker lacks a descriptor, and it must not be used
-    // Each worker is counted there while it has work (AtWork). Requires: before the first submit().
-    void count_in(uint32_t& threads) { at_work_ = &threads; }
     void submit(engine::WorkerJob job) override;
     std::optional<uint64_t> poll_done();  // handle of a finished job
     bool idle() const { return in_flight_ == 0; }
@@ -42,7 +39,6 @@ class Pool final : public engine::Workers {
         Outbox<uint64_t> done_outbox{done};   // the worker's; empty unless `done` was full
         loop::Wakeup wakeup;                  // the worker sleeps on it
         Yields yields;                        // the worker's: whether it yields before
-        AtWork at_work;                       // the worker's: from a piece until it sleeps
         std::atomic<bool> unreported{false};  // completions wait in done_outbox: `done` is full
         std::thread thread;
     };
@@ -59,7 +55,6 @@ class Pool final : public engine::Workers {
     SharedQueue waiting_;
     std::deque<uint64_t> done_inline_;   // finished on the loop, and not polled
     loop::Wakeup* loop_wakeup_;          // ends the loop's poll; outlives this
-    uint32_t* at_work_ = nullptr;        // null: they are not counted
     std::atomic<bool> stopping_{false};  // the destructor runs
     size_t next_ = 0;                    // where wake() looks next
     size_t in_flight_ = 0;               // submitted and not polled

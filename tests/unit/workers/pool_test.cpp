@@ -5,11 +5,8 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <atomic>
 #include <catch2/catch_test_macros.hpp>
 #include <map>
-#include <thread>
 
 #include "engine/local_job.hpp"
 #include "loop/fd.hpp"
@@ -124,34 +121,6 @@ TEST_CASE("jobs one after the other find sleeping workers awake", "[workers][thr
     }
     CHECK(ends.size() == 2000);
     CHECK(s.right());
-}
-
-TEST_CASE("a worker counts itself while it has work, and no longer", "[workers][threads][K35]") {
-    Random random(11);
-    loop::Wakeup wakeup;
-    uint32_t count = 0;
-    const auto working = [&] { return std::atomic_ref(count).load(); };
-    {
-        const Sum s(random, 1'000'000, 1);  // outlives the pool
-        Pool pool(1, wakeup);
-        pool.count_in(count);
-        CHECK(working() == 0);
-        std::map<uint64_t, int> ends;
-        uint32_t most = 0;
-        const Time limit = Loop::now() + 60s;
-        for (uint64_t i = 0; most == 0 && Loop::now() < limit; ++i) {
-            pool.submit(s.job(i));
-            while (ends.size() <= i) {  // as long as it works
-                most = std::max(most, working());
-                if (auto handle = pool.poll_done()) ++ends[*handle];
-            }
-        }
-        CHECK(most == 1);
-        while (working() != 0 && Loop::now() < limit) std::this_thread::yield();
-        CHECK(working() == 0);
-        pool.submit(s.job(1'000'000));
-    }
-    CHECK(working() == 0);  // the pool ended amid its work
 }
 
 TEST_CASE("more completions than the queue holds are all reported, once they are asked for",
