@@ -34,11 +34,10 @@ class Courtesy {
     Yields yields_ = Yields::between_pieces();
 };
 
-// How the control loop waits: it yields, with the kernel's own slice, as long as yields are short; beside
+// How the control loop waits: it yields, with the kernel's own slice, as long as yields are short. Beside
 // threads that compute, or bulk of this daemon's, it sleeps, and has the shortest slice, so that it runs as
-// soon as it is woken. Not
-// always the shortest: a yield forfeits what is left of a slice, so among threads that only yield one with
-// short slices takes many turns for one of the others. Of the thread that calls.
+// soon as it is woken. Not always the shortest: a yield forfeits what is left of a slice, so among threads
+// that only yield one with short slices takes many turns for one of the others. Of the thread that calls.
 class WaitPolicy {
   public:
     bool try_slices();  // finds out whether slices can be chosen, before the first yield; false: they cannot
