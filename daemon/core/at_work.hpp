@@ -22,6 +22,10 @@ class AtWork {
         count_ = count;
         std::atomic_ref(*count_).fetch_add(1, std::memory_order_relaxed);
     }
+    // Of all that count there. Thread: any.
+    static bool any(uint32_t* count) {
+        return count != nullptr && std::atomic_ref(*count).load(std::memory_order_relaxed) != 0;
+    }
     bool counts() const { return count_ != nullptr; }
     void end() {
         if (count_ == nullptr) return;

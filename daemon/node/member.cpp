@@ -145,6 +145,7 @@ Result<void> Member::build_server() {
     NEXAR_TRY(server_, local::Server::open(c, *engine_, tenants_, *this, needs_.log));
     local::BusGuard::wake_at_faults(&needs_.wakeup);
     clients_->server = server_.get();
+    pool_->give_way_beside(server_->bulk_count());
     return {};
 }
 

@@ -112,7 +112,7 @@ void Pool::run(Worker& w) {
         }
         if (w.done_outbox.waits()) report(w);
         run_piece(w, *piece);
-        courtesy.give_way();
+        if (AtWork::any(bulk_threads_)) courtesy.give_way();
     }
 }
 

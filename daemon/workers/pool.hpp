@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/at_work.hpp"
 #include "core/spsc_queue.hpp"
 #include "core/yields.hpp"
 #include "engine/ports.hpp"
@@ -29,6 +30,9 @@ class Pool final : public engine::Workers {
     ~Pool();
 
     Result<void> made() const;  // an error: a worker lacks a descriptor, and it must not be used
+    // The word says how many threads move bulk data between hosts (AtWork): beside these a worker gives way
+    // after each piece [K34]. It exists until the destructor ends. Requires: before the first submit().
+    void give_way_beside(uint32_t& bulk_threads) { bulk_threads_ = &bulk_threads; }
     void submit(engine::WorkerJob job) override;
     std::optional<uint64_t> poll_done();  // handle of a finished job
     bool idle() const { return in_flight_ == 0; }
@@ -55,6 +59,7 @@ class Pool final : public engine::Workers {
     SharedQueue waiting_;
     std::deque<uint64_t> done_inline_;   // finished on the loop, and not polled
     loop::Wakeup* loop_wakeup_;          // ends the loop's poll; outlives this
+    uint32_t* bulk_threads_ = nullptr;   // null: there are none
     std::atomic<bool> stopping_{false};  // the destructor runs
     size_t next_ = 0;                    // where wake() looks next
     size_t in_flight_ = 0;               // submitted and not polled
