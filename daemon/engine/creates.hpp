@@ -58,6 +58,7 @@ class Creates {
         // Ranks that have left the parent, with the error of the calls that list them; none: only their own
         // calls end.
         std::map<uint32_t, std::optional<Error>> left;
+        Listed gone;               // of these the ones with an error
         std::optional<Error> all;  // the parent has ended
         // The next call to look at. What begins later is refused, or not concerned.
         uint64_t tag = 0, number = 0;

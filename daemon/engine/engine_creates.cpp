@@ -83,6 +83,8 @@ void Engine::Impl::rank_left(const GroupId& id, uint32_t rank) {
     auto gone = group->departure_error(rank, true);
     if (gone) gone = group->explained(*gone);
     Creates::Ending& end = ending_creates[id];
+    if (end.gone.words() == 0) end.gone = Listed({}, group->facts.size());
+    if (gone) end.gone.add(rank);
     end.left.emplace(rank, std::move(gone));
     end.note_another();
 }
@@ -107,15 +109,10 @@ void Engine::Impl::end_some_creates() {
 
 // The calls with one list, or as many as there may be in this turn. False: there are no more.
 bool Engine::Impl::end_next_creates(const GroupId& parent, Creates::Ending& end) {
-    constexpr size_t ranks_per_end = 1024;  // looked at, which takes as long as an end
     Creates::Entry* entry = creates.next(parent, end);
     if (entry == nullptr) return false;
     const Error* of_all = end.all ? &*end.all : nullptr;
-    for (const uint32_t rank : entry->what->ranks)
-        if (const auto left = end.left.find(rank); left != end.left.end() && left->second) {
-            of_all = &*left->second;
-            break;
-        }
+    if (const auto gone = end.gone.first_common(entry->what->listed)) of_all = &*end.left.at(*gone);
     static const Error own{Errc::closed, "the parent was left by this rank", -1, -1, {}};
     for (auto at = entry->calls.lower_bound(end.rank); at != entry->calls.end(); ++at) {
         end.rank = at->first;
@@ -127,7 +124,7 @@ bool Engine::Impl::end_next_creates(const GroupId& parent, Creates::Ending& end)
         end_create(at->second, *why);
     }
     // After the calls: with a bound of 1 a call ends in each turn, too.
-    ends_left -= std::min(ends_left, 1 + entry->what->ranks.size() / ranks_per_end);
+    if (ends_left > 0) --ends_left;
     ++end.number;
     end.rank = 0;
     return true;

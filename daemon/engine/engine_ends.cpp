@@ -7,7 +7,9 @@
 
 namespace nexar::engine {
 
-// Groups in turns. Whatever is left continues in the next turn of the loop: Engine::wake_at().
+// Groups in turns. Whatever is left continues in the next turn of the loop: Engine::wake_at(). Creates come
+// first in every other turn: a user who keeps them ending, by one departure after the other, holds up nobody
+// else's groups and processes, nor the reverse.
 void Engine::Impl::end_some() {
     while (ends_left > 0 && !giving_up.empty()) {
         const auto [id, error] = std::exchange(giving_up.front(), {});
@@ -16,7 +18,7 @@ void Engine::Impl::end_some() {
         ends_left -= std::min(ends_left, group == nullptr ? size_t{1} : 1 + group->locals().size());
         if (group != nullptr) group->give_up(error);
     }
-    end_some_creates();
+    if (creates_first) end_some_creates();
     while (ends_left > 0 && !ending.empty()) {
         const GroupId id = ending.front();
         ending.pop_front();
@@ -24,6 +26,7 @@ void Engine::Impl::end_some() {
         if (group != nullptr && !group->end_some(ends_left)) ending.push_back(id);
     }
     while (ends_left > 0 && !departing.empty()) depart();
+    end_some_creates();
 }
 
 // To leave looks at every request of the group, which costs far less than to end it.

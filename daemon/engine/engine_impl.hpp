@@ -54,7 +54,10 @@ class Engine::Impl final : public GroupHost {
     bool has_ends() const {
         return !ending.empty() || !departing.empty() || !giving_up.empty() || !ending_creates.empty();
     }
-    void refill_ends() { ends_left = context.config.ends_per_turn_max; }
+    void refill_ends() {
+        ends_left = context.config.ends_per_turn_max;
+        creates_first = !creates_first;
+    }
     void end_some();
     void depart();
     void depart_all() {
@@ -158,6 +161,7 @@ class Engine::Impl final : public GroupHost {
     std::deque<std::pair<GroupId, Error>> giving_up;  // children that no rank here has got
     std::deque<GroupId> ending;  // groups with something for Group::end_some(); may have ids twice
     size_t ends_left = 0;        // in this turn
+    bool creates_first = false;  // in this turn: end_some()
     uint64_t groups_visited = 0;
     uint64_t rows_looked_at = 0;  // by snapshots
     bool stopping = false;  // [F17]: its ranks do not leave, they go with the daemon, and so do their groups

@@ -122,4 +122,43 @@ def test_a_plain_collective_is_never_taken_for_one_of_objects(cluster):
     equal(run([cluster[1], cluster[2]], steps_apart), [("MISMATCH", "MISMATCH")] * 2, "errors")
 
 
+class Wordless(Exception):
+    def __str__(self):
+        raise RuntimeError("no words")
+
+
+class Unpickled:
+    """Its pickling raises what has no text."""
+
+    def __reduce__(self):
+        raise Wordless
+
+
+def counted(count):
+    """A generator, which has no length; of none it raises."""
+    yield from range(count)
+    if count == 0:
+        raise KeyError("nothing to give")
+
+
+def gives_what_fails(me):
+    group = me.group()
+    errors = []
+    for call, given in ((group.bcast_object, Unpickled()), (group.scatter_object, counted(me.size + 1)),
+                        (group.scatter_object, counted(0)), (group.scatter_object, 5)):
+        try:
+            call(given if me.rank == 0 else None, timeout=20)
+        except Exception as error:
+            errors.append((type(error).__name__, "" if isinstance(error, Wordless) else str(error)))
+    equal(group.scatter_object(counted(me.size) if me.rank == 0 else None), me.rank, "of a generator")
+    return errors
+
+
+def test_no_rank_waits_for_one_whose_objects_cannot_be_had(cluster):
+    others = [("ValueError", f"rank 0 {text}") for text in (
+        "could not pickle its object: Wordless", "gave 3 objects for 2 ranks", "gave no objects: KeyError: 'nothing to give'",
+        "gave no objects: TypeError: 'int' object is not iterable")]
+    equal(run([cluster[1], cluster[1]], gives_what_fails), [[("Wordless", ""), *others[1:]], others], "errors")
+
+
 main(globals(), nodes=2)

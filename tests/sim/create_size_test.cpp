@@ -138,6 +138,30 @@ TEST_CASE("[Y21] a rank that leaves holds up no call that waits for one that has
     REQUIRE(turns <= 1 + 1001 / cluster.shape.engine.ends_per_turn_max);
 }
 
+// A user who frees one rank after the other keeps creates ending: each departure is a look at all of them.
+TEST_CASE("[Y21][G11] a rank whose process dies is missed at once, however long creates of others end") {
+    constexpr uint32_t leavers = 300;
+    Cluster cluster(1, shape_of(2));
+    std::vector<uint32_t> placement(leavers + 2, 1);
+    placement[0] = placement[1] = 0;
+    const SimGroup parent = cluster.make_group(placement), other = cluster.make_group({0, 0});
+    for (uint64_t tag = 0; tag < 2000; ++tag)
+        REQUIRE(begin_create(cluster, parent, 1, {{0, 1}, tag, 60s}).accepted);
+    const Call& barrier = cluster.submit(other, 0, request_of({OpKind::barrier}), {}, 0);
+    engine::Engine& engine = *cluster.hosts[0]->engine;
+    uint32_t turns = 0;
+    for (; !barrier.ended && turns < leavers; ++turns) {
+        engine.on_message(cluster.clock.now(), link::PeerIndex(1),
+                          wire::RankGone{parent.id, 1, 2 + turns, 0, false, "it left", true});
+        if (turns == 1)
+            engine.session_ended(cluster.clock.now(), other.sessions[1], engine::SessionEnd::crashed,
+                                 "it crashed");
+        engine.on_time(cluster.clock.now());
+    }
+    REQUIRE(barrier.ended);
+    REQUIRE(turns <= 5);
+}
+
 // Half of the ranks have called with one list; each of the others calls with a list of its own, which has all
 // of the first half. None contradicts another [Y13]: they wait for the last rank.
 TEST_CASE(
@@ -283,6 +307,35 @@ TEST_CASE("what 2840 creates take that one rank's leaving ends", "[.measure]") {
         REQUIRE(crowd.ended() == pending);
         std::printf("2840 creates of %u ranks: longest turn %.1f ms, all turns %.1f ms\n", ranks - 1, longest,
                     whole);
+    }
+}
+
+TEST_CASE("what creates take while ranks leave that they do not list", "[.measure]") {
+    for (const uint32_t left : {1u, 2000u}) {
+        constexpr uint32_t ranks = 4095;
+        Crowd crowd(0, ranks);
+        Cluster& cluster = crowd.cluster;
+        Creation::Ranks even;
+        for (uint32_t rank = 0; even.size() < 1023; rank += 2)
+            if (rank != 2) even.push_back(rank);
+        for (uint64_t tag = 0; tag < 1000; ++tag)
+            REQUIRE(begin_create(cluster, crowd.parent, 0, {even, tag, 60s}).accepted);
+        engine::Engine& engine = *cluster.hosts[0]->engine;
+        const auto leave = [&](uint32_t n) {
+            engine.on_message(cluster.clock.now(), link::PeerIndex(1),
+                              wire::RankGone{crowd.parent.id, 1, 2 * n + 1, 0, false, "it left", true});
+        };
+        const auto whole = std::chrono::steady_clock::now();
+        for (uint32_t n = 0; n < left; ++n) leave(n);
+        double longest = 0;
+        size_t turns = 0;
+        for (; engine.wake_at() <= cluster.clock.now(); ++turns) {
+            const auto begin = std::chrono::steady_clock::now();
+            engine.on_time(cluster.clock.now());
+            longest = std::max(longest, ms_since(begin));
+        }
+        std::printf("1000 creates of 1023 ranks, %u others leave: %zu turns, longest %.2f ms, all %.1f ms\n",
+                    left, turns, longest, ms_since(whole));
     }
 }
 

@@ -1,8 +1,10 @@
-"""A Request as a concurrent.futures.Future."""
+"""A Request as a concurrent.futures.Future, and as one of asyncio."""
 from __future__ import annotations
 
+import asyncio
 import concurrent.futures
 import contextlib
+import copy
 import threading
 from typing import Any
 
@@ -38,3 +40,39 @@ class Future(concurrent.futures.Future[Any]):
                 self.set_exception(error.with_traceback(None))  # in which this is, and so the future that has the error
             else:
                 self.set_result(value)
+
+
+class Awaited:
+    """What Request.future returns is its `future`. A cancelled one lets go of the request: the loop may end before the operation has,
+    and then nobody would free its slot."""
+
+    def __init__(self, request: Any, loop: asyncio.AbstractEventLoop) -> None:
+        self.future: asyncio.Future[Any] = loop.create_future()
+        self._request, self._loop, self._reader = request, loop, request._connection.reader_of(loop)
+        self._reader.watch(request)
+        self.future.add_done_callback(self._give_up)
+        request.add_done_callback(self._ended)
+
+    def _settle(self, value: Any, error: Error | None) -> None:
+        if self.future.done():
+            return
+        if error is not None:
+            self.future.set_exception(error)
+        else:
+            self.future.set_result(value)
+
+    def _give_up(self, future: asyncio.Future[Any]) -> None:
+        if not future.cancelled():
+            return
+        with contextlib.suppress(Error):
+            self._request.cancel()
+        self._request._remove_done_callback(self._ended)
+        self._reader.forget(self._request)
+
+    def _ended(self, request: Any) -> None:
+        answer = request._answer  # now: a persistent one may be started again before the loop comes to it
+        if answer is None:
+            return request.add_done_callback(self._ended)  # it was already: then this is of that start
+        with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
+            self._loop.call_soon_threadsafe(self._settle, answer[0], copy.copy(answer[1]))
+            request._report()

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pickle
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,8 +40,16 @@ def _bytes_of(value: Any, rank: int) -> tuple[Bytes, Exception | None]:
     try:
         return np.frombuffer(pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL), np.uint8), None
     except Exception as error:  # whatever the object's own methods raise
-        text = f"could not pickle its object: {type(error).__name__}: {error}"
+        text = f"could not pickle its object: {_text_of(error)}"
         return np.frombuffer(pickle.dumps(_Failed(rank, text)), np.uint8), error
+
+
+def _text_of(error: Exception) -> str:
+    """Of any: its own method may raise."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:
+        return type(error).__name__
 
 
 def _object_of(data: Any) -> Any:
@@ -109,7 +117,7 @@ class Objects:
             raise failed
         return None if packed is None else [_object_of(part) for part in np.split(packed, np.cumsum(counts)[:-1])]
 
-    def scatter_object(self, values: Sequence[Any] | None = None, root: int = 0, *, timeout: float | None = None) -> Any:
+    def scatter_object(self, values: Iterable[Any] | None = None, root: int = 0, *, timeout: float | None = None) -> Any:
         """Of the root's values, one for each rank, in rank order, this rank's; the others' are not looked at. Raises
         ValueError where one cannot be pickled, on its rank, and where there are too few or too many, on all; and nexar.Error."""
         g: Any = self
@@ -122,11 +130,17 @@ class Objects:
         g.scatterv(data if self.rank == root else None, counts.tolist(), out, root, timeout=timeout, match_id=_PICKLES)
         return _object_of(out)
 
-    def _one_each(self, values: Sequence[Any] | None) -> Sequence[Any]:
-        if values is not None and len(values) == self.size:
-            return values
-        count = "no" if values is None else len(values)
-        return [_Failed(self.rank, f"gave {count} objects for {self.size} ranks")] * self.size
+    def _one_each(self, values: Iterable[Any] | None) -> Sequence[Any]:
+        text = f"gave no objects for {self.size} ranks"
+        try:
+            given = [] if values is None else list(values)
+            if len(given) == self.size:
+                return given
+            if values is not None:
+                text = f"gave {len(given)} objects for {self.size} ranks"
+        except Exception as error:  # it gives none, or what it is raises
+            text = f"gave no objects: {_text_of(error)}"
+        return [_Failed(self.rank, text)] * self.size
 
     def send_object(self, value: Any, to: int, tag: int = 0, *, timeout: float | None = None) -> None:
         """Ends when the other rank has it. Receive it with recv_object. One whose pickle is longer than 4 KiB is announced by a

@@ -19,7 +19,7 @@ from typing import Any
 from . import _library, _quick
 from ._dropped import name_of_operation
 from ._errors import CallError, Error, check, error_of
-from ._futures import Future
+from ._futures import Awaited, Future
 from ._library import BAD_HANDLE, NO_TIMEOUT, TABLE_FULL, lib, milliseconds
 
 # How long an interrupted operation may take to end after it was cancelled.
@@ -195,6 +195,10 @@ class Request:
             if status != 0 and self._answer is None:
                 raise error_of(status)
 
+    def _remove_done_callback(self, function: Callable[[Request], object]) -> None:
+        with self._lock:
+            self._callbacks = tuple(each for each in self._callbacks if each != function)
+
     def add_done_callback(self, function: Callable[[Request], object]) -> None:
         """Calls function(request) once it has ended: in the thread whose wait, test or poll found that, or now. What it raises is
         logged by the logger "nexar", as concurrent.futures does: the thread goes on, with other ends, too."""
@@ -217,34 +221,7 @@ class Request:
     def future(self) -> asyncio.Future[Any]:
         """An asyncio.Future with its result or error, in the running event loop, which then reads the session's
         descriptor. Cancelling the future cancels the operation."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Any] = loop.create_future()
-        self._connection.reader_of(loop).watch(self)
-
-        def settle(value: Any, error: Error | None) -> None:
-            if future.done():
-                return
-            if error is not None:
-                future.set_exception(error)
-            else:
-                future.set_result(value)
-
-        def give_up(ended: asyncio.Future[Any]) -> None:
-            if ended.cancelled():
-                with contextlib.suppress(Error):
-                    self.cancel()
-
-        def ended(_: Request) -> None:
-            answer = self._answer  # now: a persistent one may be started again before the loop comes to it
-            if answer is None:
-                return self.add_done_callback(ended)  # it was already: then this is of that start
-            with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
-                loop.call_soon_threadsafe(settle, answer[0], copy.copy(answer[1]))
-                self._report()
-
-        future.add_done_callback(give_up)
-        self.add_done_callback(ended)
-        return future
+        return Awaited(self, asyncio.get_running_loop()).future
 
     def concurrent_future(self) -> concurrent.futures.Future[Any]:
         """A concurrent.futures.Future with its result or error, for programs of threads: as_completed, wait, executors.
@@ -427,15 +404,21 @@ class Reader:
 
     def __init__(self, connection: Any, loop: asyncio.AbstractEventLoop) -> None:
         self._connection, self._loop = connection, loop
-        self._awaited: set[Request] = set()
+        self._awaited: dict[Request, int] = {}  # by how many futures
         self._timer: asyncio.TimerHandle | None = None
 
     def watch(self, request: Request) -> None:
         if not self._awaited:
             self._loop.add_reader(self._connection.fileno(), self._read)
             self._timer = self._loop.call_later(LOOK_SECONDS, self._look)
-        self._awaited.add(request)
+        self._awaited[request] = self._awaited.get(request, 0) + 1
         self._loop.call_soon(self._read)  # it may have ended before
+
+    def forget(self, request: Request) -> None:
+        """A future of it was cancelled. If nobody else awaits the request, or holds it, it frees its slot when it has ended."""
+        if (awaited := self._awaited.pop(request, 0)) > 1:
+            self._awaited[request] = awaited - 1
+        self._stop_if_idle()
 
     def _look(self) -> None:
         """The descriptor does not become readable for a daemon that stands still: a poll finds that."""
@@ -453,7 +436,10 @@ class Reader:
             except Error:  # the handle is not known any more
                 over = True
             if over:
-                self._awaited.discard(request)
+                self._awaited.pop(request, None)
+        self._stop_if_idle()
+
+    def _stop_if_idle(self) -> None:
         if not self._awaited and self._timer is not None:
             self._loop.remove_reader(self._connection.fileno())
             self._timer.cancel()

@@ -54,8 +54,9 @@ class _Connection:
         return fd.value
 
     def reader_of(self, loop: asyncio.AbstractEventLoop) -> _requests.Reader:
-        for closed in [other for other in self.readers if other.is_closed()]:
-            del self.readers[closed]
+        for other in list(self.readers):  # which other threads add to, and take from
+            if other.is_closed():
+                self.readers.pop(other, None)
         if loop not in self.readers:
             self.readers[loop] = _requests.Reader(self, loop)
         return self.readers[loop]

@@ -3,6 +3,7 @@
 
     requests_test.py FAKE_LIBRARY BINDINGS_FOLDER
 """
+import asyncio
 import gc
 import sys
 import unittest
@@ -243,6 +244,25 @@ class Requests(OverFake):
         del request
         self.assertEqual(number("fake_memories"), 0)  # at once, without a garbage collection
 
+    def test_loops_of_several_threads_may_begin_to_await_at_once(self):
+        """One looks for loops that have been closed while another comes and one is closed."""
+        connection, old = self.session._connection, asyncio.new_event_loop()
+        connection.reader_of(old)
+
+        class Busy(asyncio.SelectorEventLoop):
+            def is_closed(self):
+                if not old._closed:
+                    old.close()
+                    connection.reader_of(another)  # as another thread
+                return super().is_closed()
+
+        busy, another, third = Busy(), asyncio.new_event_loop(), asyncio.new_event_loop()
+        connection.reader_of(busy)
+        connection.reader_of(third)
+        self.assertEqual(set(connection.readers), {busy, another, third})
+        connection.readers.clear()
+        for loop in (busy, another, third):
+            loop.close()
 
 if __name__ == "__main__":
     unittest.main(argv=sys.argv[:1])
