@@ -110,7 +110,7 @@ void Messages::on_completed(Recv& recv, const Result<void>& result) {
         Send* send = recv.matched->local;
         send->copied_by = nullptr;
         finish(*send, recv.copy_error);
-        return finish(recv, recv.copy_error);
+        return finish(recv, std::move(recv.copy_error));
     }
     const bool held = std::exchange(recv.is_held, false);
     recv.in_flight = false;
@@ -150,8 +150,8 @@ void Messages::finish(Send& send, Error error) {
 }
 
 void Messages::finish(Recv& recv, Error error) {
-    Outcome outcome{.error = error};
-    if (error.code == Errc::ok) {
+    Outcome outcome{.error = std::move(error)};
+    if (outcome.error.code == Errc::ok) {
         outcome.bytes = recv.matched->message.bytes;
         outcome.source = recv.matched->message.src;
         outcome.tag = recv.matched->message.tag;

@@ -17,7 +17,7 @@ namespace nexar::engine {
 
 class OfferIndex {
   public:
-    static constexpr size_t kept_from = 64;  // messages
+    static constexpr size_t kept_from = 256;  // messages
 
     struct Wanted {
         uint32_t dst = 0, src = any_rank;

@@ -24,7 +24,7 @@ enum class ReceiveRole : uint8_t {
 template <class Receive>
 class ReceiveIndex {
   public:
-    static constexpr size_t kept_from = 64, kept_above = 16;  // receives; between the two it stays as it is
+    static constexpr size_t kept_from = 256, kept_above = 64;  // receives; between the two it stays as it is
 
     bool is_kept() const { return is_kept_; }
     void begin() { is_kept_ = true; }

@@ -576,11 +576,16 @@ Server::Row* Server::row_of_news(SessionId session) {
 void Server::complete(SessionId session, uint64_t ticket, const engine::Outcome& outcome) {
     Row* row = row_of_news(session);
     if (row == nullptr) return;
-    engine::Outcome reported = outcome;
     note_faults();
-    if (std::ranges::find(faulted_, session) != faulted_.end())
-        if (auto fault = row->session->fault()) reported.error = std::move(*fault);
-    row->session->core()->complete(ticket, reported);
+    std::optional<Error> fault;
+    if (std::ranges::find(faulted_, session) != faulted_.end()) fault = row->session->fault();
+    if (fault) {
+        engine::Outcome reported = outcome;
+        reported.error = std::move(*fault);
+        row->session->core()->complete(ticket, reported);
+    } else {
+        row->session->core()->complete(ticket, outcome);
+    }
     update_busy(*row);
 }
 
