@@ -14,7 +14,6 @@ import threading
 import time
 import unittest
 
-import small_calls
 from over_fake import *
 from nexar import _arrays, _library, _quick, _words
 
@@ -379,13 +378,6 @@ class Binding(OverFake):
         self.assertRaises(ValueError, _arrays.array, Tensor(array.astype(complex)), True)
         some = bytearray(5)
         self.assertEqual(_arrays.array(memoryview(some)[1:4], True)[1:], (3, nexar.DTYPES["uint8"]))
-
-    def test_a_small_call_costs_two_microseconds_at_most(self):
-        """In every way of calling, above what the library takes (the pretended one: nothing)."""
-        if _quick._native is None:
-            self.skipTest("the general way, by ctypes, costs some 20 us")
-        for name, (operations, call) in small_calls.calls_of(self.session, self.group).items():
-            self.assertLess(small_calls.least_of(call, 2 * operations), 2 * operations, name)
 
     def test_a_group_that_is_left_by_an_exception_is_aborted_with_its_text(self):
         reason = ctypes.create_string_buffer(512)
