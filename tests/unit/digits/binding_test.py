@@ -400,6 +400,26 @@ class Binding(OverFake):
         self.assertEqual((type(again), str(again), again.rank, again.errno),
                          (nexar.TimedOut, str(caught.exception), 2, caught.exception.errno))
 
+    def test_an_error_of_an_exchange_names_it_and_not_its_halves(self):
+        whole, room = np.full(2, 42, np.int32), np.zeros(2, np.int32)
+        large = np.full(300000, 42, np.int32)  # whose copy is of the session's
+
+        class Subclass(np.ndarray):  # which goes the general way
+            pass
+
+        for name, call in (("sendrecv", lambda: self.group.sendrecv(whole, 2, room, send_tag=1 << 40)),
+                           ("sendrecv", lambda: self.group.sendrecv(whole.view(Subclass), 2, room, send_tag=1 << 40)),
+                           ("sendrecv_replace", lambda: self.group.sendrecv_replace(whole, 2, send_tag=1 << 40)),
+                           ("sendrecv_replace", lambda: self.group.sendrecv_replace(large, 2, send_tag=1 << 40))):
+            for first, then in ((START_FAILS, SUCCEEDS), (SUCCEEDS, START_FAILS), (LOSES_RANK, SUCCEEDS), (SUCCEEDS, LOSES_RANK)):
+                with self.subTest(name, first=first, then=then), self.assertRaises(nexar.Error) as caught:
+                    next_op(first)
+                    ctypes.c_int.in_dll(fake, "fake_then").value = then
+                    call()
+                self.assertEqual((caught.exception.op, str(caught.exception).split(":")[0]), (name, name))
+        for call in (lambda: self.group.sendrecv(whole, 2, whole, send_tag=1), lambda: self.group.sendrecv(object(), 2, room)):
+            self.assertRaises((ValueError, TypeError), call)
+
     def test_numbers_and_texts_that_the_library_would_see_otherwise_are_refused(self):
         with self.assertRaisesRegex(TypeError, "name must be text, not int"):
             self.session.group(name=3, size=3, rank=1)

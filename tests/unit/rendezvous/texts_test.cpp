@@ -35,7 +35,8 @@ std::string text_of(const wire::GroupStatus& status, const std::string& trouble,
 }
 
 size_t whole_entries(const std::string& text) {
-    const std::regex entry(R"(rank \d+ \(pid \d+ on node compute-node-0123.rack-17.example \(0123456789ab\)\))");
+    const std::regex entry(
+        R"(rank \d+ \(pid \d+ on node compute-node-0123.rack-17.example \(0123456789ab\)\))");
     return static_cast<size_t>(std::distance(std::sregex_iterator(text.begin(), text.end(), entry), {}));
 }
 
@@ -51,7 +52,8 @@ TEST_CASE("[R11] the ranks that came are listed as far as they fit whole, with t
             REQUIRE(text.contains("missing: rank "));
             const size_t listed = whole_entries(text);
             REQUIRE(listed >= 1);
-            const std::string rest = listed == ranks ? "" : " and " + std::to_string(ranks - listed) + " more";
+            const std::string rest =
+                listed == ranks ? "" : " and " + std::to_string(ranks - listed) + " more";
             const std::string tail = trouble.empty() ? "" : "; last attempt: " + trouble;
             REQUIRE(text.ends_with("(0123456789ab))" + rest + tail));
         }
