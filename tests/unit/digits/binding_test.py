@@ -411,7 +411,7 @@ class Binding(OverFake):
                            ("sendrecv", lambda: self.group.sendrecv(whole.view(Subclass), 2, room, send_tag=1 << 40)),
                            ("sendrecv_replace", lambda: self.group.sendrecv_replace(whole, 2, send_tag=1 << 40)),
                            ("sendrecv_replace", lambda: self.group.sendrecv_replace(large, 2, send_tag=1 << 40))):
-            for first, then in ((START_FAILS, SUCCEEDS), (SUCCEEDS, START_FAILS), (LOSES_RANK, SUCCEEDS), (SUCCEEDS, LOSES_RANK)):
+            for first, then in ((START_FAILS, SUCCEEDS), (SUCCEEDS, START_FAILS)):
                 with self.subTest(name, first=first, then=then), self.assertRaises(nexar.Error) as caught:
                     next_op(first)
                     ctypes.c_int.in_dll(fake, "fake_then").value = then
