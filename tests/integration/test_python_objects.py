@@ -122,4 +122,36 @@ def test_a_plain_collective_is_never_taken_for_one_of_objects(cluster):
     equal(run([cluster[1], cluster[2]], steps_apart), [("MISMATCH", "MISMATCH")] * 2, "errors")
 
 
+def hears_lies(me):
+    objects = nexar._objects
+    group, other = me.group(), 1 - me.rank
+    whole = b"".join((objects._HEAD.pack(objects._OBJECT, 8000), bytes(8000)))
+    announced = (1 << 62, 4200, len(whole) + 1)
+    if me.rank == 1:
+        for length in announced:
+            group.send(objects._ANNOUNCEMENT.pack(objects._LARGE, 1, 7, length), other, 7)
+            group.send(whole, other, 7)
+            group.send(objects._ANNOUNCEMENT.pack(objects._LARGE, 1, 7, length), other, 7)  # and gives that up
+            group.send_object("short", other, 7)
+            group.send(objects._ANNOUNCEMENT.pack(objects._LARGE, 1, 7, length), other, 7)
+            group.send_object(LARGE, other, 7)
+        for tag in range(200):
+            group.send(objects._ANNOUNCEMENT.pack(objects._LARGE, 1, tag, 9000), other, 9)
+        group.send_object(LARGE, other, 9)
+        return
+    for length in announced:
+        error = me.fails(group.recv_object, 1, 7)
+        equal((error.name, error.rank, error.op), ("MISMATCH", 1, "recv_object"), str(error))
+        contains(str(error.error), f"{len(whole)} bytes, announced with {length}")
+        equal(group.recv_object(1, 7), ("short", 1, 7), "what came instead")
+        equal(group.recv_object(1, 7), (LARGE, 1, 7), "what was announced again")
+    equal(group.recv_object(1, 9), (LARGE, 1, 9), "the object after many announcements")
+    assert len(group._announced) <= objects._ANNOUNCED_MAX, len(group._announced)
+
+
+def test_a_length_that_is_announced_gets_no_memory_and_many_announcements_little(cluster):
+    run([cluster[1], cluster[1]], hears_lies)
+    run([cluster[1], cluster[2]], hears_lies)
+
+
 main(globals(), nodes=2)

@@ -13,8 +13,8 @@ from ._library import ANY_SOURCE, ANY_TAG
 from ._requests import _Clock
 
 # A message that is an object: this, and its pickle. Before one that is longer than _WHOLE bytes comes an announcement, of its length:
-# a receive has room for _WHOLE bytes. To be whole the object does not need it: a receive after one that ended in between looks how
-# long the message is, which costs two exchanges.
+# a receive has room for _WHOLE bytes. What comes next is set apart first, and has room when its own length is known: an announcement may
+# lie, or its sender have given up.
 _HEAD = struct.Struct("=8sQ")
 _OBJECT = b"nexarobj"  # and the bytes of the pickle
 _WHOLE = _HEAD.size + 4096
@@ -24,6 +24,8 @@ _LARGE = b"nexarbig"  # and the source, the tag, and the bytes of the message
 # match_id of the two collectives of each that has two: so what another rank does instead is never taken for one of them.
 _LENGTHS, _PICKLES = (int.from_bytes(name, "big") for name in (b"lengths ", b"pickles "))
 _MISMATCH = -304
+_ANNOUNCED_MAX = 64  # that a group remembers; beyond them each message of any source and tag counts as announced
+_ANY = (ANY_SOURCE, ANY_TAG)
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
@@ -151,20 +153,20 @@ class Objects:
         """(the object, its source, its tag). An object is received whole or stays, also when this ends early, by its time-out or by
         Ctrl-C. Two threads must not receive objects of one source and tag at once. Raises ValueError where the sender could not
         pickle it, and nexar.Error: OperationError (MISMATCH) for a message that send_object has not sent, which is lost then."""
-        clock, room = _Clock(timeout), _WHOLE
+        clock, announced = _Clock(timeout), 0
         while True:
-            if self._announced and room == _WHOLE:
-                message, source, tag = self._recv_set_apart(source, tag, _rest(clock, timeout))
+            if self._announced or announced:
+                message, source, tag = self._recv_set_apart(source, tag, _rest(clock, timeout), announced)
             else:
-                message, source, tag = self._recv_into(room, source, tag, _rest(clock, timeout))
+                message, source, tag = self._recv_into(source, tag, _rest(clock, timeout))
             found = _of_message(message, source)
             if isinstance(found, tuple):
                 return found[0], source, tag
-            room = max(found, _WHOLE + 1)
+            announced = found
 
-    def _recv_into(self, size: int, source: int, tag: int, timeout: float | None) -> tuple[Bytes, int, int]:
+    def _recv_into(self, source: int, tag: int, timeout: float | None) -> tuple[Bytes, int, int]:
         g: Any = self
-        room = np.empty(size, np.uint8)
+        room = np.empty(_WHOLE, np.uint8)
         room[:_HEAD.size] = 0
         try:
             source, tag, elements = g.recv(room, source, tag, timeout=timeout)
@@ -185,11 +187,14 @@ class Objects:
         if kind == _LARGE and message.size >= _ANNOUNCEMENT.size:
             _, of, its_tag, _ = _ANNOUNCEMENT.unpack(message[:_ANNOUNCEMENT.size].tobytes())
             self._announced.add((of, its_tag))
+            if len(self._announced) > _ANNOUNCED_MAX:
+                self._announced = {_ANY}
         elif kind == _OBJECT:
             self._announced.discard((source, tag))
 
-    def _recv_set_apart(self, source: int, tag: int, timeout: float | None) -> tuple[Bytes, int, int]:
-        """Of any length: what ends this early puts the message back to its place."""
+    def _recv_set_apart(self, source: int, tag: int, timeout: float | None, announced: int) -> tuple[Bytes, int, int]:
+        """Of any length: what ends this early puts the message back to its place. One whose sender has announced another length is
+        received, and is no object."""
         g: Any = self
         clock = _Clock(timeout)
         with g.mprobe(source, tag, timeout=timeout) as apart:
@@ -201,6 +206,8 @@ class Objects:
                     raise
                 raise _no_object(apart.source, f"this message ({error.text})") from error
         self._note(room, apart.source, apart.tag)
+        if announced and apart.bytes > _WHOLE and apart.bytes != announced:  # a short one: the sender gave the announced one up
+            raise _no_object(apart.source, f"this message of {apart.bytes} bytes, announced with {announced}")
         return room, apart.source, apart.tag
 
 
