@@ -6,8 +6,8 @@
 
 namespace nexar::c {
 
-ErrorContext context_of(const Group& group, uint8_t kind) {
-    ErrorContext out(kind_name(kind));
+ErrorContext context_of(const Group& group, uint8_t kind, const char* called) {
+    ErrorContext out(name_of_call(kind, called));
     out.group = group.name.get();
     out.epoch = group.epoch;
     return out;
@@ -15,10 +15,10 @@ ErrorContext context_of(const Group& group, uint8_t kind) {
 
 nexar_status begin(nexar_group* handle, Call&& call, nexar_request* request) {
     auto pinned = group_of(handle);
-    if (!pinned) return failed(kind_name(call.kind), pinned.error());
+    if (!pinned) return failed(call.name(), pinned.error());
     Session& session = *pinned->session;
     const Group& group = *pinned->group;
-    const ErrorContext context = context_of(group, call.kind);
+    const ErrorContext context = context_of(group, call.kind, call.called);
     if (!request) return failed(context, Errc::invalid_argument, "request is NULL");
     if (auto good = call.read(); !good) return failed(context, good.error());
     Batch* const batch = session.batch();
@@ -35,8 +35,8 @@ nexar_status begin(nexar_group* handle, Call&& call, nexar_request* request) {
 // It has no place in the group's order, so it takes no turn.
 nexar_status init(nexar_group* handle, Call&& call, nexar_request* request) {
     auto pinned = group_of(handle);
-    if (!pinned) return failed(kind_name(call.kind), pinned.error());
-    const ErrorContext context = context_of(*pinned->group, call.kind);
+    if (!pinned) return failed(call.name(), pinned.error());
+    const ErrorContext context = context_of(*pinned->group, call.kind, call.called);
     if (!request) return failed(context, Errc::invalid_argument, "request is NULL");
     if (auto good = call.read(); !good) return failed(context, good.error());
     auto taken = call.prepare(*pinned->session, *pinned->group, Use::persistent);
@@ -48,9 +48,9 @@ nexar_status init(nexar_group* handle, Call&& call, nexar_request* request) {
 
 nexar_status run(nexar_group* handle, Call&& call, Outcome& outcome) {
     auto pinned = group_of(handle);
-    if (!pinned) return failed(kind_name(call.kind), pinned.error());
+    if (!pinned) return failed(call.name(), pinned.error());
     Session& session = *pinned->session;
-    const ErrorContext context = context_of(*pinned->group, call.kind);
+    const ErrorContext context = context_of(*pinned->group, call.kind, call.called);
     if (auto good = call.read(); !good) return failed(context, good.error());
     const bool ends_at_once = call.kind == NEXAR_OP_MESSAGE_FREE;
     if (auto may = may_block(session); !may && !ends_at_once) return failed(context, may.error());
@@ -70,7 +70,10 @@ class OperationCall final : public Call {
   public:
     OperationCall(const Operation& operation, const nexar_op_options* options,
                   const nexar_completion* completion = nullptr)
-        : Call(operation.kind), operation_(operation), given_(options), completion_(completion) {}
+        : Call(operation.kind, operation.called),
+          operation_(operation),
+          given_(options),
+          completion_(completion) {}
     Result<void> read() override {
         NEXAR_TRY_VOID(check_result(completion_, "nexar_completion"));
         NEXAR_TRY(options_, read_op_options(operation_, given_));

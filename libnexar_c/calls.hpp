@@ -6,13 +6,15 @@
 
 namespace nexar::c {
 
-ErrorContext context_of(const Group& group, uint8_t kind);
+ErrorContext context_of(const Group& group, uint8_t kind, const char* called = nullptr);
 
 // What an exported function does on a group: an operation, or the making of children.
 class Call {
   public:
-    explicit Call(uint8_t kind) : kind(kind) {}
+    explicit Call(uint8_t kind, const char* called = nullptr) : kind(kind), called(called) {}
     const uint8_t kind;
+    const char* const called;  // as in Operation
+    const char* name() const { return name_of_call(kind, called); }
     // Its options and out parameters, before anything else happens.
     virtual Result<void> read() = 0;
     virtual Result<Taken> prepare(Session& session, const Group& group, Use use) const = 0;

@@ -22,7 +22,8 @@ Operation sendv(const nexar_piece* pieces, uint64_t piece_count, nexar_dtype dty
             .tag = tag,
             .pieces = pieces,
             .piece_count = piece_count,
-            .in_pieces = true};
+            .in_pieces = true,
+            .called = "sendv"};
 }
 Operation recvv(const nexar_piece* pieces, uint64_t piece_count, nexar_dtype dtype, uint32_t from,
                 uint64_t tag) {
@@ -32,7 +33,8 @@ Operation recvv(const nexar_piece* pieces, uint64_t piece_count, nexar_dtype dty
             .tag = tag,
             .pieces = pieces,
             .piece_count = piece_count,
-            .in_pieces = true};
+            .in_pieces = true,
+            .called = "recvv"};
 }
 Operation probe(uint32_t from, uint64_t tag) {
     return {.kind = NEXAR_OP_PROBE, .peer = from, .tag = tag};
@@ -66,20 +68,22 @@ Result<void> check_exchange(const Exchange& e) {
 }
 
 // Both requests have their slots before one is submitted: without room for both nothing happens.
-nexar_status exchange(PinnedGroup& pinned, const Exchange& e) {
-    const ErrorContext sends = context_of(*pinned.group, e.send.kind),
-                       receives = context_of(*pinned.group, e.receive.kind);
-    if (auto good = check_exchange(e); !good) return failed(sends, good.error());
-    if (auto may = may_block(*pinned.session); !may) return failed(sends, may.error());
+nexar_status exchange(nexar_group* group, const char* called, Exchange e) {
+    const auto pinned = group_of(group);
+    if (!pinned) return failed(called, pinned.error());
+    e.send.called = e.receive.called = called;
+    const ErrorContext context = context_of(*pinned->group, e.send.kind, called);
+    if (auto good = check_exchange(e); !good) return failed(context, good.error());
+    if (auto may = may_block(*pinned->session); !may) return failed(context, may.error());
     auto wanted = read_op_options(e.send, e.options);
-    if (!wanted) return failed(sends, wanted.error());
-    Session& session = *pinned.session;
-    auto receive = prepare(session, *pinned.group, e.receive, Use::blocking, *wanted);
-    if (!receive) return failed(receives, receive.error());
-    auto send = prepare(session, *pinned.group, e.send, Use::blocking, *wanted);
+    if (!wanted) return failed(context, wanted.error());
+    Session& session = *pinned->session;
+    auto receive = prepare(session, *pinned->group, e.receive, Use::blocking, *wanted);
+    if (!receive) return failed(context, receive.error());
+    auto send = prepare(session, *pinned->group, e.send, Use::blocking, *wanted);
     if (!send) {
         session.drop_taken(*receive);
-        return failed(sends, send.error());
+        return failed(context, send.error());
     }
     // An error: the session is unusable, and both end with it.
     const Taken both[] = {*receive, *send};
@@ -129,20 +133,17 @@ nexar_status nexar_sendrecv(nexar_group* group, const void* in, uint64_t send_co
                             uint32_t to, uint64_t send_tag, void* out, uint64_t receive_count,
                             nexar_dtype receive_dtype, uint32_t from, uint64_t receive_tag,
                             nexar_completion* completion, const nexar_op_options* options) {
-    auto pinned = group_of(group);
-    if (!pinned) return failed("sendrecv", pinned.error());
-    return exchange(*pinned,
+    return exchange(group, "sendrecv",
                     {send(in, send_count, send_dtype, to, send_tag),
                      recv(out, receive_count, receive_dtype, from, receive_tag), options, completion});
 }
 nexar_status nexar_sendrecv_replace(nexar_group* group, void* data, uint64_t count, nexar_dtype dtype,
                                     uint32_t to, uint64_t send_tag, uint32_t from, uint64_t receive_tag,
                                     nexar_completion* completion, const nexar_op_options* options) {
-    auto pinned = group_of(group);
-    if (!pinned) return failed("sendrecv", pinned.error());
     Operation out = send(data, count, dtype, to, send_tag);
     out.replaces = true;
-    return exchange(*pinned, {out, recv(data, count, dtype, from, receive_tag), options, completion});
+    return exchange(group, "sendrecv_replace",
+                    {out, recv(data, count, dtype, from, receive_tag), options, completion});
 }
 nexar_status nexar_sendv(nexar_group* group, const nexar_piece* pieces, uint64_t piece_count,
                          nexar_dtype dtype, uint32_t to, uint64_t tag, const nexar_op_options* options) {

@@ -195,7 +195,7 @@ bool opens_group(uint8_t kind) {
 }
 
 ErrorContext Outcome::context() const {
-    ErrorContext out(kind_name(kind));
+    ErrorContext out(name_of_call(kind, called));
     out.group = group_name.get();
     out.epoch = completion.epoch;
     out.sequence = completion.sequence;
@@ -292,7 +292,8 @@ Result<Taken> prepare(Session& session, const Group& group, const Operation& o, 
     if (use == Use::persistent) d.flags |= NEXAR_SHM_FLAG_PERSISTENT;
     checked.replaces = o.replaces;
     NEXAR_TRY(const Plan plan, make_plan(session, group, checked, use, d));
-    return session.take(d, plan, {options.user_data, group.handle, group.epoch, holder_of(use), group.name});
+    return session.take(d, plan,
+                        {options.user_data, group.handle, group.epoch, holder_of(use), group.name, o.called});
 }
 
 }  // namespace nexar::c

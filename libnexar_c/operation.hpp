@@ -23,7 +23,8 @@ struct Operation {
     const nexar_piece* pieces = nullptr;  // sendv, recvv: instead of `in` or `out`, and of `count`
     uint64_t piece_count = 0;
     bool in_pieces = false;
-    bool replaces = false;  // of a send: its memory is written while it is pending
+    bool replaces = false;         // of a send: its memory is written while it is pending
+    const char* called = nullptr;  // the function's name, for errors; null: the kind's
 };
 
 // nexar_op_options, checked; in the daemon's units.

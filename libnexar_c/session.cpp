@@ -338,6 +338,7 @@ Outcome Session::test(const Slot& slot) {
 void Session::label(const Request& request, const Slot& slot, Outcome& outcome) const {
     outcome.kind = request.kind.load(std::memory_order_relaxed);
     outcome.group_name = request.label.group_name;
+    outcome.called = request.label.called;
     nexar_completion& c = outcome.completion;
     c.request = handle_of(slot);
     c.user_data = request.label.user_data;

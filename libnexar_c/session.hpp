@@ -102,6 +102,7 @@ struct Label {
     uint32_t epoch = 0;
     Holder holder = Holder::call;
     std::shared_ptr<const std::string> group_name{};
+    const char* called = nullptr;  // the function's name; null: the kind's
 };
 
 // The state of a request, and its completion or error once it has ended.
@@ -110,12 +111,16 @@ struct Outcome {
     nexar_shm_result result{};
     std::optional<Error> error;
     uint8_t kind = 0;
+    const char* called = nullptr;  // as in Label
     std::shared_ptr<const std::string> group_name{};
     std::shared_ptr<const nexar_shm_detail> answer{};  // of GROUP_NODE, GROUP_INFO, GROUP_TRANSLATE
     bool freed = false;                                // the handle was freed by another thread
     ErrorContext context() const;
 };
 const char* kind_name(uint8_t kind);
+inline const char* name_of_call(uint8_t kind, const char* called) {
+    return called != nullptr ? called : kind_name(kind);
+}
 bool opens_group(uint8_t kind);  // a request of this kind ends with a new group
 
 class Batch;

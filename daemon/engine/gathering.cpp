@@ -46,15 +46,57 @@ Error unknown_operation(const GroupFacts& facts, const wire::OpAnnounce& a) {
             a.first_rank, -1, facts.members[a.first_rank].node.hex()};
 }
 
+// Where two lists differ; of a list of another node only the sum is known (which is the operation's count).
+std::string counts_differ(uint32_t rank_a, const OpDescriptor& a, const Counts* list_a, uint32_t rank_b,
+                          const OpDescriptor& b, const Counts* list_b) {
+    const auto both = [&](uint64_t of_a, uint64_t of_b) {
+        return std::to_string(of_a) + " of rank " + std::to_string(rank_a) + ", " + std::to_string(of_b) +
+               " of rank " + std::to_string(rank_b) + ")";
+    };
+    if (list_a != nullptr && list_b != nullptr)
+        for (uint32_t i = 0; i < std::min(list_a->size(), list_b->size()); ++i)
+            if (list_a->of(i) != list_b->of(i))
+                return " (counts[" + std::to_string(i) + "] is " + both(list_a->of(i), list_b->of(i));
+    if (a.count != b.count) return " (their sums are " + both(a.count, b.count);
+    return " (with one sum, " + std::to_string(a.count) + ")";
+}
+
+// The names of the arguments in which two calls differ. Those of another operation mean something else.
+std::string arguments_that_differ(const OpDescriptor& a, const OpDescriptor& b) {
+    if (a.kind != b.kind) return "operation";
+    std::string out;
+    const auto look = [&out](bool same, const char* what) {
+        if (!same) out += (out.empty() ? "" : ", ") + std::string(what);
+    };
+    look(a.dtype == b.dtype, "type");
+    look(a.op == b.op, "reduction");
+    look(a.count == b.count || a.counts != b.counts, "count");
+    look(a.root == b.root, "root");
+    look(a.match_id == b.match_id, "match_id");
+    look(a.partials == b.partials, "partials");
+    return out;
+}
+
+struct Call {
+    uint32_t rank;
+    const OpDescriptor& words;
+    const Counts* counts = nullptr;  // null: not known here, or it has none
+};
+
 // The lower rank first, so that both sides report the same error. Which of them is wrong nobody knows here.
-Error mismatch(const GroupFacts& facts, uint32_t rank_a, const OpDescriptor& a, uint32_t rank_b,
-               const OpDescriptor& b, uint64_t seq) {
-    if (rank_b < rank_a) return mismatch(facts, rank_b, b, rank_a, a, seq);
+Error mismatch(const GroupFacts& facts, const Call& a, const Call& b, uint64_t seq) {
+    if (b.rank < a.rank) return mismatch(facts, b, a, seq);
+    std::string what = arguments_that_differ(a.words, b.words);
+    const bool same_lists =
+        a.words.counts == b.words.counts && (!a.counts || !b.counts || *a.counts == *b.counts);
+    if (a.words.kind == b.words.kind && !same_lists)
+        what += (what.empty() ? "counts" : ", counts") +
+                counts_differ(a.rank, a.words, a.counts, b.rank, b.words, b.counts);
     return {Errc::mismatch,
-            "the calls of collective " + std::to_string(seq) + " differ: " + facts.describe(rank_a) +
-                " called " + a.text() + "; " + facts.describe(rank_b) + " called " + b.text() +
-                ". Either may be the wrong one: all ranks must call the same",
-            rank_b, rank_a, facts.nodes[facts.layout.node_of(rank_b).value].hex()};
+            "the calls of collective " + std::to_string(seq) + " differ in " + what + ": " +
+                facts.describe(a.rank) + " called " + a.words.text() + "; " + facts.describe(b.rank) +
+                " called " + b.words.text() + ". Either may be the wrong one: all ranks must call the same",
+            b.rank, a.rank, facts.nodes[facts.layout.node_of(b.rank).value].hex()};
 }
 
 }  // namespace
@@ -64,7 +106,7 @@ std::optional<Error> compare(const GroupFacts& facts, const EndedCall& ended,
     const OpDescriptor theirs = descriptor_of(announce);
     if (!is_known(theirs)) return unknown_operation(facts, announce);
     if (theirs == ended.descriptor) return {};
-    return mismatch(facts, ended.rank, ended.descriptor, announce.first_rank, theirs, ended.seq);
+    return mismatch(facts, {ended.rank, ended.descriptor}, {announce.first_rank, theirs}, ended.seq);
 }
 
 Gathering::Gathering(const GroupFacts& facts, uint64_t seq, bool compare)
@@ -107,7 +149,8 @@ std::optional<Error> Gathering::post(size_t local, const OpRequest& request, Tim
         const bool same_counts =
             counts_ == request.counts || (counts_ && request.counts && *counts_ == *request.counts);
         if ((*descriptor_ == request.descriptor || !compare_) && same_counts) return {};
-        return mismatch(facts_, first_rank_, *descriptor_, mine.rank, request.descriptor, seq_);
+        return mismatch(facts_, {first_rank_, *descriptor_, counts_.get()},
+                        {mine.rank, request.descriptor, request.counts.get()}, seq_);
     }
     descriptor_ = request.descriptor;
     counts_ = request.counts;
@@ -115,7 +158,7 @@ std::optional<Error> Gathering::post(size_t local, const OpRequest& request, Tim
     if (!compare_) return {};
     for (const Announced& other : announced_)
         if (const OpDescriptor theirs = descriptor_of(other.announce); theirs != *descriptor_)
-            return mismatch(facts_, mine.rank, *descriptor_, other.announce.first_rank, theirs, seq_);
+            return mismatch(facts_, {mine.rank, *descriptor_}, {other.announce.first_rank, theirs}, seq_);
     return {};
 }
 
@@ -142,11 +185,12 @@ std::optional<Error> Gathering::on_announce(NodeIndex from, const wire::OpAnnoun
     if (!is_known(theirs)) return unknown_operation(facts_, announce);
     if (descriptor_) {
         if (*descriptor_ == theirs) return {};
-        return mismatch(facts_, first_rank_, *descriptor_, announce.first_rank, theirs, seq_);
+        return mismatch(facts_, {first_rank_, *descriptor_}, {announce.first_rank, theirs}, seq_);
     }
     for (const Announced& other : announced_)
         if (const OpDescriptor earlier = descriptor_of(other.announce); earlier != theirs)
-            return mismatch(facts_, other.announce.first_rank, earlier, announce.first_rank, theirs, seq_);
+            return mismatch(facts_, {other.announce.first_rank, earlier}, {announce.first_rank, theirs},
+                            seq_);
     return {};
 }
 

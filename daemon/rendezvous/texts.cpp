@@ -4,23 +4,20 @@
 #include <algorithm>
 #include <vector>
 
+#include "shm_layout.h"
+
 namespace nexar::rendezvous {
 namespace {
 
 constexpr size_t listed_max = 12;  // of ranks in a text
 
-// The first of them, and how many more there are.
-struct Items {
-    template <class Text>
-    void add(const Text& text_of_next) {
-        if (++count <= listed_max) text += (count > 1 ? ", " : "") + text_of_next();
-    }
-    std::string list() const {
-        return count <= listed_max ? text : text + " and " + std::to_string(count - listed_max) + " more";
-    }
-    size_t count = 0;
-    std::string text;
-};
+template <class Text>
+void add(Listing& listing, const Text& text_of_next) {
+    if (++listing.count <= listed_max) listing.first.push_back(text_of_next());
+}
+
+// Of a create's error the engine names the parent and what the rank does instead, in front of the text.
+constexpr size_t room_of_text = NEXAR_SHM_TEXT_BYTES - 1, room_of_parent = 192;
 
 std::string span_text(Duration span) {
     const int64_t ms = to_ms(span);
@@ -60,6 +57,18 @@ std::string hint(const Unfilled& unfilled, const RollCall& roll,
 
 }  // namespace
 
+std::string Listing::text(size_t room) const {
+    const auto more = [this](size_t listed) {
+        return listed == count ? "" : " and " + std::to_string(count - listed) + " more";
+    };
+    std::string all, fitting;
+    for (size_t i = 0; i < first.size(); ++i) {
+        all += (i > 0 ? ", " : "") + first[i];
+        if (const std::string whole = all + more(i + 1); whole.size() <= room) fitting = whole;
+    }
+    return fitting;
+}
+
 RollCall roll_call(const wire::GroupOpen& open, const SharedList<uint32_t>& parent_ranks,
                    const wire::GroupStatus& status,
                    const std::function<std::string(const NodeId&)>& name_of) {
@@ -68,7 +77,6 @@ RollCall roll_call(const wire::GroupOpen& open, const SharedList<uint32_t>& pare
     out.others = status.others;
     out.alone = true;
     std::vector<bool> there(open.size);
-    Items came, missing;
     const auto text_of = [&parent_ranks](uint32_t rank) {
         return "rank " + std::to_string(rank < parent_ranks.size() ? parent_ranks[rank] : rank);
     };
@@ -77,43 +85,46 @@ RollCall roll_call(const wire::GroupOpen& open, const SharedList<uint32_t>& pare
         if (has_rank) there[member.rank] = true;
         out.automatic |= !has_rank;
         out.alone &= member.node == open.id.origin;
-        came.add([&] {
+        add(out.came, [&] {
             return (has_rank ? text_of(member.rank) : "automatic rank") + " (pid " +
                    std::to_string(member.pid) + " on node " + name_of(member.node) + ")";
         });
     }
     for (uint32_t rank = 0; rank < open.size; ++rank)
-        if (!there[rank]) missing.add([&] { return text_of(rank); });
-    if (!out.automatic && missing.count > 0)
+        if (!there[rank]) add(out.missing, [&] { return text_of(rank); });
+    if (!out.automatic && out.missing.count > 0)
         out.first_missing = std::ranges::find(there, false) - there.begin();
-    out.came = came.list();
-    out.missing = missing.list();
     return out;
 }
 
-// The missing ranks and the advice come first, because the text may be cut at its end.
+// The missing ranks and the advice come first, and who came gets the room that is left.
 Error group_incomplete(const Unfilled& unfilled, const RollCall* roll,
                        const std::function<std::string(const NodeId&)>& name_of) {
     const wire::GroupOpen& open = unfilled.open;
+    const bool has_parent = !unfilled.parent_ranks.empty();
     Error error{Errc::group_incomplete,
                 "group \"" + open.name + "\" of " + std::to_string(open.size) +
-                    (unfilled.parent_ranks.empty() ? "" : " (ranks are the parent's)") + " after " +
-                    span_text(unfilled.waited) + ": ",
+                    (has_parent ? " (ranks are the parent's)" : "") + " after " + span_text(unfilled.waited) +
+                    ": ",
                 -1,
                 -1,
                 {}};
+    const std::string trouble = unfilled.trouble.empty() ? "" : "; last attempt: " + unfilled.trouble;
     if (!roll) {
         error.text += "the node that collects its ranks did not report the arrived ones. " + advice(unfilled);
     } else {
         const size_t count = open.size - std::min<size_t>(open.size, roll->came_count);
         error.text += count == 0        ? "nobody is missing, but it could not be formed"
                       : roll->automatic ? "missing: " + std::to_string(count) + " of any rank"
-                                        : "missing: " + roll->missing;
+                                        : "missing: " + roll->missing.text(room_of_text);
         if (count != 0) error.text += ". " + hint(unfilled, *roll, name_of) + advice(unfilled);
-        error.text += (count != 0 ? ". " : "; ") + std::to_string(roll->came_count) + " came: " + roll->came;
+        error.text += (count != 0 ? ". " : "; ") + std::to_string(roll->came_count) + " came";
+        const size_t taken = error.text.size() + 2 + trouble.size() + (has_parent ? room_of_parent : 0);
+        const std::string came = roll->came.text(room_of_text - std::min(room_of_text, taken));
+        if (!came.empty()) error.text += ": " + came;
         error.rank = roll->first_missing;
     }
-    if (!unfilled.trouble.empty()) error.text += "; last attempt: " + unfilled.trouble;
+    error.text += trouble;
     return error;
 }
 

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "core/result.hpp"
 #include "core/shared_list.hpp"
@@ -22,11 +23,20 @@ struct Unfilled {
     SharedList<uint32_t> parent_ranks{};  // of a group from a list: who is missing is known; empty: any other
 };
 
+// Texts of which the first few are kept, with the number of all.
+struct Listing {
+    // The first ones, as long as they fit whole into `room` bytes, and how many more there are. Empty: not
+    // even one fits.
+    std::string text(size_t room) const;
+    size_t count = 0;
+    std::vector<std::string> first;
+};
+
 // Who came to a group, of a leader's report: what the texts of all its opens say of it. It is as short as a
 // text, however many came.
 struct RollCall {
     size_t came_count = 0;
-    std::string came, missing;  // the first ones
+    Listing came, missing;
     int64_t first_missing = -1;
     bool automatic = false;  // ranks are given when all have come
     bool alone = false;      // all that came are of the open's node
@@ -36,8 +46,9 @@ struct RollCall {
 RollCall roll_call(const wire::GroupOpen& open, const SharedList<uint32_t>& parent_ranks,
                    const wire::GroupStatus& status, const std::function<std::string(const NodeId&)>& name_of);
 
-// The text names the arrived and the missing ranks [R11]. `roll`: of the leader's report; null: it did not
-// answer.
+// The text names the arrived and the missing ranks [R11], as many as a program will see: it is not longer
+// than the room for it, if the last attempt's trouble is not. `roll`: of the leader's report; null: it did
+// not answer.
 Error group_incomplete(const Unfilled& unfilled, const RollCall* roll,
                        const std::function<std::string(const NodeId&)>& name_of);
 

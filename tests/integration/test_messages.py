@@ -375,6 +375,33 @@ def test_pieces_in_memory_of_nexar_alloc_are_not_copied(cluster):
         equal(run(on(cluster, placement), without_copies), [0, 0], "bytes copied")
 
 
+# ---- Names in errors ----
+
+def names_in_errors(me):
+    group, x = me.group(), np.zeros(8)
+    soon, late = {"timeout": 0.05}, cabi.op_options(timeout_ms=50)
+    calls = {"send": lambda: group.send(x, 0, 1, **soon), "recv": lambda: group.recv(x, 0, 2, **soon),
+             "sendv": lambda: group.sendv([x[:4], x[4:]], 0, 1, **soon), "recvv": lambda: group.recvv([x[:4], x[4:]], 0, 2, **soon),
+             "sendrecv": lambda: group.sendrecv(x[:4], 0, x[4:], 0, 1, 2, **soon),
+             "sendrecv_replace": lambda: group.sendrecv_replace(x, 0, 0, 1, 2, **soon)}
+    for name, call in calls.items():
+        failure = me.fails(call)
+        equal((failure.name, failure.op), ("TIMED_OUT", name), f"{failure}")
+    at, pieces = x.ctypes.data, (nexar._library.Piece * 1)((x.ctypes.data, 8))
+    for status, beyond in (("TIMED_OUT", 0), ("INVALID_ARGUMENT", 1)):
+        ended = {"sendrecv": (at, 4, F64, beyond, 1, at + 32, 4, F64, 0, 2, None), "sendrecv_replace": (at, 8, F64, beyond, 1, 0, 2, None),
+                 "sendv": (pieces, 1, F64, beyond, 1), "recvv": (pieces, 1, F64, beyond, 2, None)}
+        for name, arguments in ended.items():
+            equal(cabi.name_of(getattr(lib, f"nexar_{name}")(group._handle, *arguments, ctypes.byref(late))), status, name)
+            equal(cabi.last_error().op.decode(), name, status)
+            equal(cabi.name_of(getattr(lib, f"nexar_{name}")(None, *arguments, None)), "BAD_HANDLE", name)
+            equal(cabi.last_error().op.decode(), name, "without a group")
+
+
+def test_an_error_names_the_function_that_was_called(cluster):
+    run(on(cluster, [1]), names_in_errors)
+
+
 # ---- What is no call ----
 
 class Wrong:

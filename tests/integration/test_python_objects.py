@@ -3,12 +3,11 @@
     node 1 ──┐
     node 2 ──┴── switch
 """
-import signal
+import threading
 
 from harness import *
-from harness.states import asleep
 
-LARGE = list(range(5000))  # its pickle is longer than what one receive of unknown length has room for
+LARGE = list(range(500_000))  # its pickle is sent in two pieces, and not eagerly
 
 
 def strays():
@@ -44,38 +43,35 @@ def test_a_message_that_is_no_object_is_an_error_that_names_its_sender(cluster):
     equal(found, [("MISMATCH", "OperationError", 1, "recv_object")] * len(strays()), "errors")
 
 
-def sends_slowly(me, timeout):
-    """Between the two messages of a large object the receive ends: by its time-out, or by Ctrl-C."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+def receives_early(me, ends):
+    """A receive ends before its object has come: nothing was sent, or the object is set apart and its receive ends."""
     group = me.group()
     if me.rank == 1:
-        send = group.send
-
-        def held_up(*given, **by_name):
-            group.send = send  # the second is not held up
-            send(*given, **by_name)
-            me.mark()
-            me.wait_for_go()
-
-        group.send = held_up
+        me.wait_for_go()
         group.send_object(LARGE, 0, 3)
         return group.send_object("next", 0, 3)
-    try:
-        group.recv_object(1, 3, timeout=timeout)
-        ended = "received"
-    except (nexar.TimedOut, KeyboardInterrupt) as error:
-        ended = type(error).__name__
-    me.mark()
+    if ends == "before":
+        ended = me.fails(group.recv_object, 1, 3, timeout=0.1).name
+        me.mark()
+    else:
+        me.mark()
+        receive = nexar.Message.recv
+
+        def interrupted(*given, **by_name):
+            nexar.Message.recv = receive
+            raise KeyboardInterrupt
+
+        nexar.Message.recv = interrupted
+        try:
+            ended = str(group.recv_object(1, 3))[:100]
+        except KeyboardInterrupt:
+            ended = "KeyboardInterrupt"
     return ended, group.recv_object(), group.recv_object(1)
 
 
-def test_a_large_object_is_whole_for_the_receive_after_one_that_ended_early(cluster):
-    for timeout, wanted in ((5, "TimedOut"), (None, "KeyboardInterrupt")):
-        job = Job([cluster[1], cluster[1]], sends_slowly, timeout)
-        job[1].await_mark()  # the first of the two was received
-        if timeout is None:
-            eventually(lambda job=job: asleep(job[0].pid), "the receiver to wait for the second")
-            job[0].kill(signal.SIGINT)
+def test_an_object_stays_where_its_receive_ended_early(cluster):
+    for others, ends, wanted in ((1, "before", "TIMED_OUT"), (1, "apart", "KeyboardInterrupt"), (2, "apart", "KeyboardInterrupt")):
+        job = Job([cluster[1], cluster[others]], receives_early, ends)
         job[0].await_mark()
         job.go(1)
         ended, first, second = job.outcomes(0)[0]
@@ -84,30 +80,43 @@ def test_a_large_object_is_whole_for_the_receive_after_one_that_ended_early(clus
         equal(second, ("next", 1, 3), "what follows")
 
 
-def gives_up_sending(me):
-    """The sender ends between the two."""
-    group = me.group()
-    if me.rank == 0:
-        return group.recv_object(1), group.recv_object(1)
-    send = group.send
-
-    def interrupted(*given, **by_name):
-        send(*given, **by_name)
-        raise KeyboardInterrupt
-
-    group.send = interrupted
-    try:
-        group.send_object(LARGE, 0, 3)
-    except KeyboardInterrupt:
-        group.send = send
-    group.send_object("next", 0, 3)
-    return group.send_object(LARGE, 0, 3)
+def exchanges_by_threads(me, count):
+    """Two threads of each rank, one tag: each object comes once, whole, and those of one thread in order."""
+    group, threads = me.group(), 2
+    objects = [[(thread, n, bytes(n % 3 * 5000)) for n in range(count)] for thread in range(threads)]
+    if me.rank == 1:
+        run_all([lambda own=own: [group.send_object(each, 0, 7) for each in own] for own in objects])
+        return None
+    found = [[] for _ in range(threads)]
+    run_all([lambda own=own: own.extend(group.recv_object(1, 7)[0] for _ in range(count)) for own in found])
+    equal(sorted(sum(found, [])), sorted(sum(objects, [])), "the objects")
+    for own in found:
+        for thread in range(threads):
+            numbers = [n for sender, n, _ in own if sender == thread]
+            equal(numbers, sorted(numbers), "the order of one sender at one receiver")
+    return None
 
 
-def test_a_large_object_whose_sender_gave_up_is_passed_over(cluster):
-    first, second = run([cluster[1], cluster[1]], gives_up_sending)[0]
-    equal(first, ("next", 1, 3), "the first object")
-    assert second == (LARGE, 1, 3), str(second)[:100]
+def run_all(calls):
+    failed = []
+
+    def guarded(call):
+        try:
+            call()
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(call,)) for call in calls]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    equal(failed, [], "errors")
+
+
+def test_threads_exchange_objects_of_one_tag(cluster):
+    for other in (1, 2):
+        run([cluster[1], cluster[other]], exchanges_by_threads, 100)
 
 
 def steps_apart(me):

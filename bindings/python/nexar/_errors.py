@@ -124,6 +124,16 @@ def error_of(status: int, known: bytes | None = None) -> Error:
     return kind(status, in_python(_text(line.value)), **_fields(last))
 
 
+def call_by_its_name(error: Error, op: str) -> None:
+    """It may be of a half of the function `op`, which has a send and a receive."""
+    line, half = str(error), error.op
+    if half not in ("send", "recv"):
+        return
+    error.op = op
+    if line.startswith(half):
+        error.args = (op + line[len(half):],)
+
+
 def check(status: int) -> None:
     if status != 0:
         raise error_of(status)

@@ -43,7 +43,7 @@ class Group(Collectives, Messages, Children, Objects):
 
     def __init__(self, connection: Any, handle: int) -> None:
         self._connection, self._handle, self._gate = connection, handle, bytearray(1)
-        self._dropped, self._weak, self._announced = connection.dropped.requests, weakref.ref(self), set()
+        self._dropped, self._weak = connection.dropped.requests, weakref.ref(self)
         self._owned: list[int] = []  # its handle, from when it is this object's to free until it is freed
         # Lazily, and in C alone, so that no handler comes. A process that ends does not leave its groups first.
         weakref.finalize(self, drain, map(lib.nexar_group_free, self._owned), 0).atexit = False

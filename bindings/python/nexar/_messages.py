@@ -14,7 +14,7 @@ from . import _arrays, _library, _quick
 from ._arrays import Memory, Values
 from ._calls import Calls
 from ._dropped import put_back
-from ._errors import error_of
+from ._errors import Error, call_by_its_name, error_of
 from ._library import ANY_SOURCE, ANY_TAG, lib
 from ._requests import Request, _Clock, received
 from ._several import wait_all
@@ -171,46 +171,55 @@ class Messages(Calls):
         """Sends values and receives into out at the same time, so that ranks that exchange data do not wait for each
         other. Returns (source, tag, elements) of what was received, when both have ended. Raises ValueError for memory
         that cannot be used or where the two overlap, and nexar.Error: the send's, if that failed."""
-        if not self._dropped:
-            got = _quick.exchange(_quick.SEND, _quick.RECV, self._handle, values, to, send_tag, out, source, tag, timeout, 0, priority, 0, None)
-            if got is not NotImplemented:
-                return got  # type: ignore[no-any-return]
-        if isinstance(values, _arrays.COPIED):
-            return self.sendrecv(_arrays.copy_of(values), to, out, source, send_tag, tag, timeout=timeout, priority=priority)
-        _must_be_apart(values, out)  # refused before anything is sent
-        given: dict[str, Any] = {"timeout": timeout, "priority": priority}
-        return self._exchange(self._send(values, to, send_tag, hidden=True, **given), out, source, tag, given)
+        try:
+            if not self._dropped:
+                got = _quick.exchange(_quick.SEND, _quick.RECV, self._handle, values, to, send_tag, out, source, tag, timeout, 0, priority, 0,
+                                      None)
+                if got is not NotImplemented:
+                    return got  # type: ignore[no-any-return]
+            if isinstance(values, _arrays.COPIED):
+                return self.sendrecv(_arrays.copy_of(values), to, out, source, send_tag, tag, timeout=timeout, priority=priority)
+            _must_be_apart(values, out)  # refused before anything is sent
+            given: dict[str, Any] = {"timeout": timeout, "priority": priority}
+            return self._exchange(self._send(values, to, send_tag, hidden=True, **given), out, source, tag, given)
+        except Error as error:
+            call_by_its_name(error, "sendrecv")
+            raise
 
     def sendrecv_replace(self, values: Memory, to: int, source: int = ANY_SOURCE, send_tag: int = 0, tag: int = ANY_TAG,
                          *, timeout: float | None = None, priority: int | None = None) -> tuple[int, int, int]:
         """As sendrecv with one array: a copy of it is sent, and the message received is written into it. Returns (source,
         tag, elements). After an error its content is not specified. Raises ValueError for memory that cannot be used, and
         nexar.Error."""
-        if not self._dropped:  # a small one
-            got = _quick.exchange(_quick.SEND, _quick.RECV, self._handle, None, to, send_tag, values, source, tag, timeout, 0, priority, 0,
-                                  None)
-            if got is not NotImplemented:
-                return got  # type: ignore[no-any-return]
-        if _quick.start is not None and not self._dropped and type(values) is np.ndarray:
-            lent: list[Any] = []
-            try:
-                copied = self._connection.copied(values, lent)
-                got = _quick.exchange(_quick.SEND, _quick.RECV, self._handle, copied, to, send_tag, values, source, tag, timeout, 0,
-                                      priority, 0, None)
-                self._connection.give_back(lent)
-            except BaseException:
-                self._connection.let_go(lent)
-                raise
-            if got is not NotImplemented:
-                return got  # type: ignore[no-any-return]
-        address, elements, dtype = _arrays.array(values, True)
-        size = elements * int(lib.nexar_dtype_size(dtype))
-        copy = np.empty(size, np.uint8)
-        ctypes.memmove(copy.ctypes.data, address, size)
-        given: dict[str, Any] = {"timeout": timeout, "priority": priority}
-        sending = self._start(lib.nexar_send_start, copy.ctypes.data, elements, dtype, to, send_tag, keep=copy,
-                              hidden=True, **given)
-        return self._exchange(sending, values, source, tag, given)
+        try:
+            if not self._dropped:  # a small one
+                got = _quick.exchange(_quick.SEND, _quick.RECV, self._handle, None, to, send_tag, values, source, tag, timeout, 0, priority, 0,
+                                      None)
+                if got is not NotImplemented:
+                    return got  # type: ignore[no-any-return]
+            if _quick.start is not None and not self._dropped and type(values) is np.ndarray:
+                lent: list[Any] = []
+                try:
+                    copied = self._connection.copied(values, lent)
+                    got = _quick.exchange(_quick.SEND, _quick.RECV, self._handle, copied, to, send_tag, values, source, tag, timeout, 0,
+                                          priority, 0, None)
+                    self._connection.give_back(lent)
+                except BaseException:
+                    self._connection.let_go(lent)
+                    raise
+                if got is not NotImplemented:
+                    return got  # type: ignore[no-any-return]
+            address, elements, dtype = _arrays.array(values, True)
+            size = elements * int(lib.nexar_dtype_size(dtype))
+            copy = np.empty(size, np.uint8)
+            ctypes.memmove(copy.ctypes.data, address, size)
+            given: dict[str, Any] = {"timeout": timeout, "priority": priority}
+            sending = self._start(lib.nexar_send_start, copy.ctypes.data, elements, dtype, to, send_tag, keep=copy,
+                                  hidden=True, **given)
+            return self._exchange(sending, values, source, tag, given)
+        except Error as error:
+            call_by_its_name(error, "sendrecv_replace")
+            raise
 
     def _exchange(self, sending: Request, out: Memory, source: int, tag: int, given: dict[str, Any]) -> tuple[int, int, int]:
         both = [sending]

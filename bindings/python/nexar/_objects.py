@@ -12,15 +12,10 @@ from ._errors import OperationError
 from ._library import ANY_SOURCE, ANY_TAG
 from ._requests import _Clock
 
-# A message that is an object: this, and its pickle. Before one that is longer than _WHOLE bytes comes an announcement, of its length:
-# a receive has room for _WHOLE bytes. To be whole the object does not need it: a receive after one that ended in between looks how
-# long the message is, which costs two exchanges.
+# A message that is an object: this, and its pickle. It is set apart first, and has room when its length is known.
 _HEAD = struct.Struct("=8sQ")
 _OBJECT = b"nexarobj"  # and the bytes of the pickle
-_WHOLE = _HEAD.size + 4096
 _JOINED = 1 << 20  # a pickle below that is copied behind its head, which is cheaper than a message in pieces
-_ANNOUNCEMENT = struct.Struct("=8sQQQ")
-_LARGE = b"nexarbig"  # and the source, the tag, and the bytes of the message
 # match_id of the two collectives of each that has two: so what another rank does instead is never taken for one of them.
 _LENGTHS, _PICKLES = (int.from_bytes(name, "big") for name in (b"lengths ", b"pickles "))
 _MISMATCH = -304
@@ -59,14 +54,10 @@ def _object_of(data: Any) -> Any:
     return value
 
 
-def _of_message(message: Bytes, source: int) -> tuple[Any] | int:
-    """The object; or the bytes of the next message, which is one. OperationError: it is neither."""
-    if message.size >= _HEAD.size:
-        kind, size = _HEAD.unpack(message[:_HEAD.size].tobytes())
-        if kind == _OBJECT and message.size == _HEAD.size + size:
-            return _object_of(message[_HEAD.size:]),
-        if kind == _LARGE and message.size == _ANNOUNCEMENT.size:
-            return int(_ANNOUNCEMENT.unpack(message.tobytes())[3])
+def _of_message(message: Bytes, source: int) -> Any:
+    """OperationError: it is none."""
+    if message.size >= _HEAD.size and _HEAD.unpack(message[:_HEAD.size].tobytes()) == (_OBJECT, message.size - _HEAD.size):
+        return _object_of(message[_HEAD.size:])
     raise _no_object(source, f"this message of {message.size} bytes")
 
 
@@ -79,7 +70,6 @@ class Objects:
     """Of a group; see nexar.Group."""
     rank: int
     size: int
-    _announced: set[tuple[int, int]]  # of which source and tag a large object is next, or its sender gave up
 
     def bcast_object(self, value: Any = None, root: int = 0, *, timeout: float | None = None) -> Any:
         """The root's object, on every rank; the others' are not looked at. Raises ValueError where it cannot be pickled,
@@ -143,81 +133,31 @@ class Objects:
         return [_Failed(self.rank, text)] * self.size
 
     def send_object(self, value: Any, to: int, tag: int = 0, *, timeout: float | None = None) -> None:
-        """Ends when the other rank has it. Receive it with recv_object. One whose pickle is longer than 4 KiB is announced by a
-        message of its own, which takes an exchange more; timeout=0 does not send it. Raises what its pickling raises, and
-        nexar.Error."""
+        """Ends when the other rank has it. Receive it with recv_object. Raises what its pickling raises, and nexar.Error."""
         g: Any = self
         data, failed = _bytes_of(value, self.rank)
         head = _HEAD.pack(_OBJECT, data.size)
-        if len(head) + data.size <= _WHOLE:
+        if data.size < _JOINED:
             g.send(b"".join((head, data.data)), to, tag, timeout=timeout)
         else:
-            clock = _Clock(timeout)
-            g.send(_ANNOUNCEMENT.pack(_LARGE, self.rank, tag, len(head) + data.size), to, tag, timeout=timeout)
-            if data.size < _JOINED:
-                g.send(b"".join((head, data.data)), to, tag, timeout=_rest(clock, timeout))
-            else:
-                g.sendv([np.frombuffer(head, np.uint8), data], to, tag, timeout=_rest(clock, timeout))
+            g.sendv([np.frombuffer(head, np.uint8), data], to, tag, timeout=timeout)
         if failed is not None:
             raise failed
 
     def recv_object(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, timeout: float | None = None) -> tuple[Any, int, int]:
-        """(the object, its source, its tag). An object is received whole or stays, also when this ends early, by its time-out or by
-        Ctrl-C. Two threads must not receive objects of one source and tag at once. Raises ValueError where the sender could not
-        pickle it, and nexar.Error: OperationError (MISMATCH) for a message that send_object has not sent, which is lost then."""
-        clock, room = _Clock(timeout), _WHOLE
-        while True:
-            if self._announced and room == _WHOLE:
-                message, source, tag = self._recv_set_apart(source, tag, _rest(clock, timeout))
-            else:
-                message, source, tag = self._recv_into(room, source, tag, _rest(clock, timeout))
-            found = _of_message(message, source)
-            if isinstance(found, tuple):
-                return found[0], source, tag
-            room = max(found, _WHOLE + 1)
-
-    def _recv_into(self, size: int, source: int, tag: int, timeout: float | None) -> tuple[Bytes, int, int]:
-        g: Any = self
-        room = np.empty(size, np.uint8)
-        room[:_HEAD.size] = 0
-        try:
-            source, tag, elements = g.recv(room, source, tag, timeout=timeout)
-            self._note(room, source, tag)
-        except OperationError as error:
-            if error.code != _MISMATCH:
-                raise
-            sender = error.rank if error.rank != self.rank or error.other_rank is None else error.other_rank
-            raise _no_object(sender, f"this message ({error.text})") from error
-        except BaseException:  # a signal's handler, which may come when the message has
-            self._note(room, source, tag)
-            raise
-        return room[:elements], source, tag
-
-    def _note(self, message: Bytes, source: int, tag: int) -> None:
-        """That a large object is next, or is not any more: what has come is an announcement, or, where something has, is none."""
-        kind = message[:len(_LARGE)].tobytes()
-        if kind == _LARGE and message.size >= _ANNOUNCEMENT.size:
-            _, of, its_tag, _ = _ANNOUNCEMENT.unpack(message[:_ANNOUNCEMENT.size].tobytes())
-            self._announced.add((of, its_tag))
-        elif kind == _OBJECT:
-            self._announced.discard((source, tag))
-
-    def _recv_set_apart(self, source: int, tag: int, timeout: float | None) -> tuple[Bytes, int, int]:
-        """Of any length: what ends this early puts the message back to its place."""
+        """(the object, its source, its tag). It is set apart (mprobe), and then received: several threads may do so at once. When this ends
+        early, by its time-out or by Ctrl-C, the object stays, unless all of it has come; timeout=0 takes one that waits. Raises ValueError
+        where the sender could not pickle it, and nexar.Error: OperationError (MISMATCH) for a message that send_object has not sent, which
+        is lost then."""
         g: Any = self
         clock = _Clock(timeout)
         with g.mprobe(source, tag, timeout=timeout) as apart:
             room = np.empty(apart.bytes, np.uint8)
             try:
-                apart.recv(room, timeout=_rest(clock, timeout))
+                left = clock.left()
+                apart.recv(room, timeout=timeout if left is None else left or None)  # 0: what waits is on its way
             except OperationError as error:
                 if error.code != _MISMATCH:
                     raise
                 raise _no_object(apart.source, f"this message ({error.text})") from error
-        self._note(room, apart.source, apart.tag)
-        return room, apart.source, apart.tag
-
-
-def _rest(clock: _Clock, timeout: float | None) -> float | None:
-    left = clock.left()
-    return timeout if left is None else left
+        return _of_message(room, apart.source), apart.source, apart.tag

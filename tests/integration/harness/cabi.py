@@ -15,6 +15,7 @@ for _name, _arguments in {
         **{name: [*arguments, _options] for name, arguments in _library.operations.items()},
         **{name: [*_library.operations[name], _end, _options] for name in ("recv", "recvv", "probe", "mrecv")},
         "sendrecv": [c_void_p, *[c_void_p, c_uint64, c_int32, c_uint32, c_uint64] * 2, _end, _options],
+        "sendrecv_replace": [c_void_p, c_void_p, c_uint64, c_int32, *[c_uint32, c_uint64] * 2, _end, _options],
         "group_open": [c_void_p, POINTER(GroupOptions), POINTER(c_void_p)],
         "request_wait_all": [POINTER(c_uint64), c_uint64, c_int64, c_void_p, c_uint64]}.items():
     getattr(lib, f"nexar_{_name}").argtypes = _arguments

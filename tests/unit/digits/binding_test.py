@@ -14,7 +14,6 @@ import threading
 import time
 import unittest
 
-import small_calls
 from over_fake import *
 from nexar import _arrays, _library, _quick, _words
 
@@ -380,13 +379,6 @@ class Binding(OverFake):
         some = bytearray(5)
         self.assertEqual(_arrays.array(memoryview(some)[1:4], True)[1:], (3, nexar.DTYPES["uint8"]))
 
-    def test_a_small_call_costs_two_microseconds_at_most(self):
-        """In every way of calling, above what the library takes (the pretended one: nothing)."""
-        if _quick._native is None:
-            self.skipTest("the general way, by ctypes, costs some 20 us")
-        for name, (operations, call) in small_calls.calls_of(self.session, self.group).items():
-            self.assertLess(small_calls.least_of(call, 2 * operations), 2 * operations, name)
-
     def test_a_group_that_is_left_by_an_exception_is_aborted_with_its_text(self):
         reason = ctypes.create_string_buffer(512)
         for opens in (lambda: self.session.group("g"), lambda: self.session):
@@ -407,6 +399,26 @@ class Binding(OverFake):
         again = pickle.loads(pickle.dumps(caught.exception))
         self.assertEqual((type(again), str(again), again.rank, again.errno),
                          (nexar.TimedOut, str(caught.exception), 2, caught.exception.errno))
+
+    def test_an_error_of_an_exchange_names_it_and_not_its_halves(self):
+        whole, room = np.full(2, 42, np.int32), np.zeros(2, np.int32)
+        large = np.full(300000, 42, np.int32)  # whose copy is of the session's
+
+        class Subclass(np.ndarray):  # which goes the general way
+            pass
+
+        for name, call in (("sendrecv", lambda: self.group.sendrecv(whole, 2, room, send_tag=1 << 40)),
+                           ("sendrecv", lambda: self.group.sendrecv(whole.view(Subclass), 2, room, send_tag=1 << 40)),
+                           ("sendrecv_replace", lambda: self.group.sendrecv_replace(whole, 2, send_tag=1 << 40)),
+                           ("sendrecv_replace", lambda: self.group.sendrecv_replace(large, 2, send_tag=1 << 40))):
+            for first, then in ((START_FAILS, SUCCEEDS), (SUCCEEDS, START_FAILS)):
+                with self.subTest(name, first=first, then=then), self.assertRaises(nexar.Error) as caught:
+                    next_op(first)
+                    ctypes.c_int.in_dll(fake, "fake_then").value = then
+                    call()
+                self.assertEqual((caught.exception.op, str(caught.exception).split(":")[0]), (name, name))
+        for call in (lambda: self.group.sendrecv(whole, 2, whole, send_tag=1), lambda: self.group.sendrecv(object(), 2, room)):
+            self.assertRaises((ValueError, TypeError), call)
 
     def test_numbers_and_texts_that_the_library_would_see_otherwise_are_refused(self):
         with self.assertRaisesRegex(TypeError, "name must be text, not int"):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What small calls cost above the library, which here is fake_nexar.c: it takes nothing. Prints a table of microseconds; binding_test.py
-holds each row to its limit.
+"""What small calls cost above the library, which here is fake_nexar.c: it takes nothing. Prints a table of microseconds;
+count_small_calls.py holds each row to a number of instructions.
 
     nice -n -20 small_calls.py FAKE_LIBRARY BINDINGS_FOLDER [ROUNDS]
 """
@@ -150,16 +150,6 @@ def calls_of(session, group):
     return {**blocking(group, x, out, one, room), "persistent start(), wait()": (1, lambda: (step.start(), step.wait())),
             **begun(group, x, out, one, room), **several(group, x), **memories(group, one, room), **numbers(group, x),
             **polls(session, group, x)}
-
-
-def least_of(call, limit):
-    """Of a round; on a busy machine it takes some until one is below the limit."""
-    least = min(rounds_of(call, 50))
-    for _ in range(100):
-        if least < limit:
-            break
-        least = min(least, *rounds_of(call, 50))
-    return least
 
 
 def rounds_of(call, rounds):

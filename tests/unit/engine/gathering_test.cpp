@@ -83,6 +83,64 @@ TEST_CASE("descriptors that differ are a mismatch that names both ranks, the low
     }
 }
 
+TEST_CASE("a mismatch says which arguments differ") {
+    Scene s;
+    const auto differ = [&](const OpDescriptor& other) {
+        Gathering gathering{s.facts, 4};
+        CHECK(!gathering.post(0, call_of(reduce_8), start));
+        const auto error = gathering.post(1, call_of(other, 2), start);
+        return error ? error->text.substr(0, error->text.find(':')) : "nothing";
+    };
+    OpDescriptor other = reduce_8;
+    other.dtype = Dtype::f64;
+    other.op = ReduceOp::max;
+    CHECK(differ(other) == "the calls of collective 4 differ in type, reduction");
+    other = reduce_9;
+    other.match_id = 5;
+    CHECK(differ(other) == "the calls of collective 4 differ in count, match_id");
+    other = reduce_8;
+    other.root = 1;
+    CHECK(differ(other) == "the calls of collective 4 differ in root");
+    other.partials = Partials::wide;
+    CHECK(differ(other) == "the calls of collective 4 differ in root, partials");
+    other.kind = OpKind::broadcast;  // whose other arguments mean something else
+    CHECK(differ(other) == "the calls of collective 4 differ in operation");
+}
+
+TEST_CASE("a mismatch of lists of counts says where they differ, or what of them is known here") {
+    Scene s;
+    const auto listed = [](std::vector<uint64_t> list, uint64_t ticket) {
+        const auto counts = std::make_shared<const Counts>(*Counts::of(list));
+        OpRequest call = call_of(
+            {OpKind::all_gatherv, Dtype::f32, ReduceOp::sum, counts->sum(), 0, 0, counts->digest()}, ticket);
+        call.counts = counts;
+        return call;
+    };
+    const auto here = [&](std::vector<uint64_t> of_2, std::vector<uint64_t> of_0) {
+        Gathering gathering{s.facts, 4};
+        CHECK(!gathering.post(1, listed(of_2, 2), start));
+        const auto error = gathering.post(0, listed(of_0, 1), start);
+        return error ? error->text.substr(0, error->text.find(':')) : "nothing";
+    };
+    CHECK(here({1, 1, 6, 8}, {1, 1, 5, 9}) ==
+          "the calls of collective 4 differ in counts (counts[2] is 5 of rank 0, 6 of rank 2)");
+    CHECK(here({1, 1, 6, 8}, {1, 1, 6, 8}) == "nothing");
+
+    const auto elsewhere = [&](std::vector<uint64_t> of_1) {
+        Gathering gathering{s.facts, 4};
+        CHECK(!gathering.post(0, listed({1, 1, 5, 9}, 1), start));
+        const auto error = gathering.on_announce(NodeIndex(1), [&] {
+            wire::OpAnnounce words = s.announced(1, listed(of_1, 2).descriptor);
+            words.counts_digest = listed(of_1, 2).descriptor.counts;
+            return words;
+        }());
+        return error ? error->text.substr(0, error->text.find(':')) : "nothing";
+    };
+    CHECK(elsewhere({1, 1, 6, 9}) ==
+          "the calls of collective 4 differ in counts (their sums are 16 of rank 0, 17 of rank 1)");
+    CHECK(elsewhere({1, 1, 6, 8}) == "the calls of collective 4 differ in counts (with one sum, 16)");
+}
+
 TEST_CASE("the earliest deadline of this node's ranks counts, and names its rank") {
     Scene s;
     CHECK(!s.gathering.post(0, call_of(reduce_8), start));  // what the group agreed on
