@@ -8,7 +8,7 @@
 namespace nexar::sim {
 
 TEST_CASE("[K33] a receive looks at few of the messages that wait, however many they are") {
-    for (const uint64_t waiting : {100u, 1000u}) {
+    for (const uint64_t waiting : {300u, 1000u}) {
         CAPTURE(waiting);
         Cluster cluster(1, shape_of(2));
         Post post(cluster, cluster.make_group({0, 0, 1}));

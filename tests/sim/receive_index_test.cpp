@@ -10,7 +10,7 @@
 namespace nexar::sim {
 
 TEST_CASE("[K33] a message looks at few of the receives that wait for others, however many they are") {
-    for (const uint64_t waiting : {200u, 2000u}) {
+    for (const uint64_t waiting : {400u, 2000u}) {
         CAPTURE(waiting);
         Cluster cluster(1, shape_of(2));
         Post post(cluster, cluster.make_group({0, 0, 1}));

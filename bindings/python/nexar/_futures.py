@@ -72,7 +72,8 @@ class Awaited:
     def _ended(self, request: Any) -> None:
         answer = request._answer  # now: a persistent one may be started again before the loop comes to it
         if answer is None:
-            return request.add_done_callback(self._ended)  # it was already: then this is of that start
+            request.add_done_callback(self._ended)  # it was already: then this is of that start
+            return
         with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
             self._loop.call_soon_threadsafe(self._settle, answer[0], copy.copy(answer[1]))
             request._report()
