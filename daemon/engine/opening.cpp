@@ -98,23 +98,27 @@ Result<rendezvous::PayerRef> Opening::payer_of(const OpenRequest& request, bool 
     return room;
 }
 
-bool Opening::cancel(SessionId session, uint64_t ticket) {
+std::optional<uint64_t> Opening::number_of(SessionId session, uint64_t ticket) const {
     const auto at = numbers_.find({session, ticket});
-    if (at == numbers_.end()) return false;
-    const uint64_t number = at->second;
-    take(number);
-    machine_.withdraw({context_.config.self, number}, context_.now);
+    return at == numbers_.end() ? std::nullopt : std::optional(at->second);
+}
+
+bool Opening::cancel(SessionId session, uint64_t ticket) {
+    const auto number = number_of(session, ticket);
+    if (!number) return false;
+    take(*number);
+    machine_.withdraw({context_.config.self, *number}, context_.now);
     return true;
 }
 
 void Opening::end(SessionId session, uint64_t ticket, const Error& error) {
-    if (const auto at = numbers_.find({session, ticket}); at != numbers_.end())
-        machine_.end({context_.config.self, at->second}, error, context_.now);
+    if (const auto number = number_of(session, ticket))
+        machine_.end({context_.config.self, *number}, error, context_.now);
 }
 
 bool Opening::is_reserved(SessionId session, uint64_t ticket) const {
-    const auto at = numbers_.find({session, ticket});
-    return at != numbers_.end() && machine_.is_reserved({context_.config.self, at->second});
+    const auto number = number_of(session, ticket);
+    return number && machine_.is_reserved({context_.config.self, *number});
 }
 
 void Opening::session_ended(SessionId session) {

@@ -48,6 +48,7 @@ class Opening {
     // [R37] It fails with this error, at once or when its attempt is aborted.
     void end(SessionId session, uint64_t ticket, const Error& error);
     bool is_reserved(SessionId session, uint64_t ticket) const;
+    std::optional<uint64_t> number_of(SessionId session, uint64_t ticket) const;  // none: no such open
     bool cancel(SessionId session, uint64_t ticket);  // true: it was an open; no event follows
     void session_ended(SessionId session);
     void on_peer_up(const NodeId& node, Incarnation incarnation) {
