@@ -2,9 +2,21 @@
 #include "collectives/choice.hpp"
 
 #include <algorithm>
+#include <optional>
 
 namespace nexar::collectives {
 namespace {
+
+constexpr std::optional<Algorithm> alternative(OpKind kind) {
+    switch (kind) {  // two rows of a kind do not compile
+#define NEXAR_ALTERNATIVE(name, algorithm) \
+    case OpKind::name:                     \
+        return Algorithm::algorithm;
+#include "operations.def"
+        default:
+            return std::nullopt;
+    }
+}
 
 // One call. The order of the rules is that of the page: a later one that would leave nothing has no effect.
 class Choice {
@@ -45,7 +57,7 @@ class Choice {
                          limit, of, up_to, beyond)                                                        \
     case OpKind::name:                                                                                    \
         add(Algorithm::beyond);                                                                           \
-        if (shape_.kind == OpKind::all_reduce) add(Algorithm::halving_all_reduce);                        \
+        if (const auto third = alternative(OpKind::name)) add(*third);                                    \
         if (Algorithm::up_to != Algorithm::beyond) add(Algorithm::up_to);                                 \
         break;
 #define NEXAR_GROUPING(number, name, ...) \

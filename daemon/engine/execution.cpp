@@ -9,7 +9,7 @@ namespace nexar::engine {
 namespace {
 
 Priority own_priority(const OpDescriptor& descriptor, const collectives::Plan& plan) {
-    if (descriptor.kind == OpKind::barrier) return Priority::critical;
+    if (is_barrier(row_of(descriptor.kind))) return Priority::critical;
     return plan.cls == link::Class::small ? Priority::realtime : Priority::bulk;
 }
 
