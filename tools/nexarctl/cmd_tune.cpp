@@ -18,33 +18,16 @@
 namespace nexarctl {
 
 using json = nlohmann::ordered_json;
-using nexar::collectives::CostModel;
 
 namespace {
 
 constexpr uint64_t tuned_hosts_max = 1024;
 
-json model_json(const CostModel& m) {
-    return {{"small_start_ns", m.small.start_ns},         {"small_ps_per_byte", m.small.ps_per_byte},
-            {"bulk_start_ns", m.bulk.start_ns},           {"bulk_ps_per_byte", m.bulk.ps_per_byte},
-            {"memory_ps_per_byte", m.memory_ps_per_byte}, {"shared_ps_per_byte", m.shared_ps_per_byte}};
-}
-
-const char* meaning(const std::string& name) {
-    if (name == "small_start_ns") return "one more transfer by the control loops, without its bytes";
-    if (name == "small_ps_per_byte") return "each byte of it";
-    if (name == "bulk_start_ns") return "one more transfer by the shards, without its bytes";
-    if (name == "bulk_ps_per_byte") return "each byte of it";
-    if (name == "shared_ps_per_byte")
-        return "each byte of all hosts together, where they share what carries it";
-    return "combining or copying a byte on a host";
-}
-
 std::string render_tuning(const json& report) {
     Table table({"PARAMETER", ">BEFORE", ">NOW", "WHAT IT IS"});
-    for (const auto& [name, value] : report["model"].items())
-        table.row({name, std::to_string(count_of(report["before"], name.c_str())),
-                   std::to_string(value.get<uint64_t>()), meaning(name)});
+    for (const auto& each : nexar::collectives::cost_parameters)
+        table.row({each.name, std::to_string(count_of(report["before"], each.name)),
+                   std::to_string(count_of(report["model"], each.name)), each.meaning});
     std::string out = table.text();
     if (has(report, "host_ns"))
         out += "an operation that stays on the host takes " +
