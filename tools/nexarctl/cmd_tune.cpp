@@ -3,11 +3,13 @@
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 #include "nexarctl/client.hpp"
 #include "nexarctl/commands.hpp"
 #include "nexarctl/daemon_check.hpp"
+#include "nexarctl/node_index.hpp"
 #include "nexarctl/options.hpp"
 #include "nexarctl/plan_report.hpp"
 #include "nexarctl/secret_file.hpp"
@@ -42,7 +44,8 @@ std::string render_tuning(const json& report) {
 class Tune final : public Command {
     void declare(Options& options) override {
         options.count("--nodes", nodes_, 2, tuned_hosts_max, "hosts on which this command is started");
-        options.count("--node-index", node_index_, 0, tuned_hosts_max - 1, "index of this host, from 0");
+        options.count("--node-index", node_index_, 0, tuned_hosts_max - 1,
+                      "index of this host, from 0; needed to measure");
         options.text("--secret-file", secret_file_, "a secret, the same on all hosts");
         options.number("--seconds", seconds_, 1, 60, "about how long it measures");
         options.flag("--dry-run", dry_run_, "measure and show, and change nothing");
@@ -53,10 +56,13 @@ class Tune final : public Command {
     }
 
     int run(const Context& context) override {
+        const std::string wrong = forget_ ? std::string() : complaint();
+        if (!wrong.empty()) return show_error(context, {exit_usage, "tune: " + wrong, "INVALID_ARGUMENT"});
         Reply current =
             ask(context.socket, "tune", forget_ ? R"({"forget": true})" : "{}", change_timeout_ms);
         if (current.exit != exit_ok) return show_error(context, current);
         const json known = json::parse(current.text, nullptr, false);
+        if (!has(known, "model") || !has(known, "before")) return show_error(context, other_version(context));
         if (forget_)
             return show(context, {{"model", known["model"]}, {"before", known["before"]}, {"stored", true}});
         if (auto why = refusal(context); why.exit != exit_ok) return show_error(context, why);
@@ -80,6 +86,27 @@ class Tune final : public Command {
         return exit_ok;
     }
 
+    // What is wrong with the options together; empty: nothing.
+    std::string complaint() const {
+        if (std::string wrong = node_index_complaint(nodes_, node_index_); !wrong.empty()) return wrong;
+        if (secret_file_.empty())
+            return "--secret-file is needed: ranks of several hosts share a secret (openssl rand -hex 32 > "
+                   "FILE)";
+        return {};
+    }
+
+    // Of an answer without a cost model.
+    static Reply other_version(const Context& context) {
+        const Reply status = ask(context.socket, "status", "{}");
+        const std::string version = text_of(json::parse(status.text, nullptr, false), "version");
+        return {exit_failed,
+                "tune: the daemon's answer has no cost model. It is nexard " +
+                    (version.empty() ? "of an unknown version" : version) +
+                    ", this is nexarctl " NEXAR_VERSION_TEXT
+                    ": use the nexarctl of the daemon's version, or restart the daemon with this one",
+                "PROTOCOL_ERROR"};
+    }
+
     // Why it does not measure now; exit_ok: it does.
     Reply refusal(const Context& context) const {
         const Reply answer = ask(context.socket, "status", "{}");
@@ -100,19 +127,12 @@ class Tune final : public Command {
     }
 
     nexar::Result<TuneJob> job_of(const Context& context) const {
-        if (node_index_ >= nodes_)
-            return nexar::fail(nexar::Errc::invalid_argument,
-                               "--node-index is below --nodes, " + std::to_string(nodes_));
-        if (secret_file_.empty())
-            return nexar::fail(nexar::Errc::invalid_argument,
-                               "--secret-file is needed: ranks of several hosts share a secret (openssl rand "
-                               "-hex 32 > FILE)");
         TuneJob job;
         NEXAR_TRY(job.secret, read_secret(secret_file_));
         job.session_socket = session_socket();
         job.group = "nexar-tune";
         job.nodes = static_cast<uint32_t>(nodes_);
-        job.index = static_cast<uint32_t>(node_index_);
+        job.index = static_cast<uint32_t>(node_index_.value_or(0));
         job.seconds = seconds_;
         job.plan_of_group = [&context, name = job.group]() -> nexar::Result<PlanQuestion> {
             const Reply reply = ask(context.socket, "plan", json{{"group", name}}.dump());
@@ -125,7 +145,8 @@ class Tune final : public Command {
         return job;
     }
 
-    uint64_t nodes_ = 2, node_index_ = 0;
+    uint64_t nodes_ = 2;
+    std::optional<uint64_t> node_index_;
     std::string secret_file_;
     double seconds_ = 5;
     bool dry_run_ = false, force_ = false, forget_ = false;
