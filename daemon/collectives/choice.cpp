@@ -71,7 +71,7 @@ class Choice {
     }
 
     void add(Algorithm algorithm) {
-        for (const link::Class cls : {link::Class::small, link::Class::bulk}) {
+        for (const Class cls : {Class::small, Class::bulk}) {
             Candidate& one = out_.list[out_.count++];
             one.algorithm = algorithm;
             one.cls = cls;
@@ -93,8 +93,7 @@ class Choice {
 
     // What the classes and a node's scratch memory allow. The bulk ring is always left.
     const char* against_limits(const Candidate& one) const {
-        if (one.cls == link::Class::small && size_.bytes > size_.small_max)
-            return "longer than small_bytes_max";
+        if (one.cls == Class::small && size_.bytes > size_.small_max) return "longer than small_bytes_max";
         const Family family = family_of(one.algorithm);
         if (size_.segments > 1 && (family == Family::doubling || family == Family::halving))
             return "several segments";
@@ -107,7 +106,7 @@ class Choice {
         if (table_.large_message_bytes == 0 || size_.bytes < table_.large_message_bytes) return nullptr;
         const Family family = family_of(one.algorithm);
         const bool is_pipelined = family == Family::ring || family == Family::automatic;
-        return is_pipelined && one.cls == link::Class::bulk ? nullptr : "not pipelined: large_message_bytes";
+        return is_pipelined && one.cls == Class::bulk ? nullptr : "not pipelined: large_message_bytes";
     }
     const char* against_ring_nodes(const Candidate& one) const {
         if (table_.ring_nodes_max == 0 || shape_.kind != OpKind::all_reduce) return nullptr;

@@ -213,7 +213,7 @@ Terms terms_of(Algorithm algorithm, const Load& load) {
     return out;
 }
 
-uint64_t picoseconds(const Terms& terms, const CostModel& model, link::Class cls) {
+uint64_t picoseconds(const Terms& terms, const CostModel& model, Class cls) {
     const Wide starts = Wide(terms.starts) * model.of(cls).start_ns * 1000;
     const Wide wire = Wide(terms.wire_bytes) * model.of(cls).ps_per_byte;
     const Wide memory = Wide(terms.memory_bytes) * model.memory_ps_per_byte;

@@ -45,7 +45,7 @@ struct CostModel {
     uint32_t memory_ps_per_byte = 150;  // combining or copying within a node
     uint32_t shared_ps_per_byte = 1;    // for each byte that any node sends: in what all of them share
 
-    const LinkCost& of(link::Class cls) const { return cls == link::Class::bulk ? bulk : small; }
+    const LinkCost& of(Class cls) const { return cls == Class::bulk ? bulk : small; }
     bool operator==(const CostModel&) const = default;
     Result<void> check() const;  // for parameters from outside
 };
@@ -97,6 +97,6 @@ struct Terms {
     bool operator==(const Terms&) const = default;
 };
 Terms terms_of(Algorithm algorithm, const Load& load);
-uint64_t picoseconds(const Terms& terms, const CostModel& model, link::Class cls);  // saturates
+uint64_t picoseconds(const Terms& terms, const CostModel& model, Class cls);  // saturates
 
 }  // namespace nexar::collectives

@@ -48,9 +48,9 @@ json amount_json(const link::Amount& amount) {
 
 json traffic_json(const link::TrafficCounts& counts) {
     static constexpr std::array names{"control", "rpc", "small", "bulk"};
-    static_assert(names.size() == link::class_count);
+    static_assert(names.size() == class_count);
     json out = json::object();
-    for (size_t c = 0; c < link::class_count; ++c)
+    for (size_t c = 0; c < class_count; ++c)
         out[names[c]] = {{"sent", amount_json(counts.sent[c])},
                          {"received", amount_json(counts.received[c])}};
     return out;

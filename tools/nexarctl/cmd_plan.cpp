@@ -152,7 +152,7 @@ json candidates_of(const PlanQuestion& question, const Layout& layout) {
     json out = json::array();
     for (const auto& one : nexar::collectives::explain(question.shape, layout, question.table))
         out.push_back({{"algorithm", name_of(one.algorithm)},
-                       {"class", one.cls == nexar::link::Class::bulk ? "bulk" : "small"},
+                       {"class", one.cls == nexar::Class::bulk ? "bulk" : "small"},
                        {"starts", one.terms.starts},
                        {"wire_bytes", one.terms.wire_bytes},
                        {"memory_bytes", one.terms.memory_bytes},
@@ -257,7 +257,7 @@ nexar::Result<json> plan_report(const PlanQuestion& asked) {
                 {"ranks", layout.size()},
                 {"nodes", layout.nodes()},
                 {"algorithm", name_of(plan.algorithm)},
-                {"class", plan.cls == nexar::link::Class::bulk ? "bulk" : "small"},
+                {"class", plan.cls == nexar::Class::bulk ? "bulk" : "small"},
                 {"chunk_bytes", plan.chunk_bytes},
                 {"segments", plan.segments},
                 {"lanes", plan.lanes},
