@@ -174,7 +174,7 @@ def signature(name, takes, result):
 
 def methods(row):
     """The blocking form and its start."""
-    shape, reduces, rooted = shape_of(row), row["reduction"] == "reduces", row["root"] == "rooted"
+    shape, reduces, rooted = shape_of(row), row["reduction"] != "moves", row["root"] == "rooted"
     names = {"nothing": [], "data": ["values"], "in_out": ["values", "out"],
              "in_out_counts": ["values", "counts", "out"],
              "in_out_own_counts": ["values", "send_counts", "receive_counts", "out"]}[row["memory"]] + ["op"] * reduces + ["root"] * rooted
@@ -225,7 +225,7 @@ def quick_when(shape, ready):
 
 
 def quick_call(row, shape, request, memory):
-    reduces = row["reduction"] == "reduces"
+    reduces = row["reduction"] != "moves"
     return "_quick." + shape.quick.format(
         number=row["number"], op="OPS.get(op, -1)" if reduces else "0", scalar="scalar" if reduces else "None",
         root="root" if row["root"] == "rooted" else "0", request=request, values=memory, out=out_of(shape))
@@ -239,7 +239,7 @@ def wrapped(line, indent=8):
 def python(rows):
     """The files, by name."""
     lines = [f'    Row({row["number"]}, "{row["name"]}", "{row["memory"]}", "{row["in"]}", "{row["out"]}", "{row["in_place"]}", '
-             f'{row["reduction"] == "reduces"}, {row["root"] == "rooted"}),\n' for row in rows]
+             f'{row["reduction"] != "moves"}, {row["root"] == "rooted"}),\n' for row in rows]
     return {"_rows.py": ROWS_HEAD + "".join(lines) + ")}\n", "_collectives.py": HEAD + "\n".join(map(methods, rows))}
 
 

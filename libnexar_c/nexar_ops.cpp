@@ -16,6 +16,8 @@ namespace {
         nexar_dtype dtype
 #define NEXAR_TAKES_moves
 #define NEXAR_TAKES_reduces , nexar_reduce_op op
+#define NEXAR_TAKES_scans NEXAR_TAKES_reduces
+#define NEXAR_TAKES_scans_below NEXAR_TAKES_reduces
 #define NEXAR_TAKES_unrooted
 #define NEXAR_TAKES_rooted , uint32_t root
 #define NEXAR_MAKES_nothing
@@ -26,6 +28,8 @@ namespace {
     .in = in, .out = out, .dtype = dtype, .counts = send_counts, .receive_counts = receive_counts,
 #define NEXAR_MAKES_moves
 #define NEXAR_MAKES_reduces .op = op,
+#define NEXAR_MAKES_scans NEXAR_MAKES_reduces
+#define NEXAR_MAKES_scans_below NEXAR_MAKES_reduces
 #define NEXAR_MAKES_unrooted
 #define NEXAR_MAKES_rooted .peer = root,
 

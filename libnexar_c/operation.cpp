@@ -22,21 +22,26 @@ const OpRow& row_of(const Operation& o) {
     return row_of(static_cast<OpKind>(o.kind));
 }
 
+// Of a table in types.def.
+template <class Rows>
+std::string numbers_of(const Rows& rows) {
+    const auto text = [](const auto& row) { return std::to_string(row.number) + " (" + row.constant + ")"; };
+    return text(*std::begin(rows)) + " to " + text(*std::rbegin(rows));
+}
+
 Result<void> check_codes(const Group& group, const Operation& o) {
     if (dtype_size(o.dtype) == 0)
-        return fail(Errc::invalid_argument, "dtype is " + std::to_string(o.dtype) +
-                                                "; allowed: 0 (NEXAR_F32) to " +
-                                                std::to_string(type_count - 1) + " (NEXAR_I64_I64)");
+        return fail(Errc::invalid_argument,
+                    "dtype is " + std::to_string(o.dtype) + "; allowed: " + numbers_of(type_table::types));
     const auto type = static_cast<uint64_t>(o.dtype);
     const auto op = static_cast<uint64_t>(int64_t{o.op});
     if (find_reduction(op) == nullptr)
-        return fail(Errc::invalid_argument, "op is " + std::to_string(o.op) + "; allowed: 0 (NEXAR_SUM) to " +
-                                                std::to_string(reduction_count - 1) + " (NEXAR_PREMUL_SUM)");
+        return fail(Errc::invalid_argument,
+                    "op is " + std::to_string(o.op) + "; allowed: " + numbers_of(type_table::reductions));
     const OpRow& row = row_of(o);
     if (row.reduces && !may_reduce(type, op))
         return fail(Errc::invalid_argument, reduction_refusal(type, op));
-    if (row.reduces && o.op == NEXAR_AVG && !may_average(row))
-        return fail(Errc::invalid_argument, no_average());
+    if (!may_reduce(row, op)) return fail(Errc::invalid_argument, reduction_refusal(row, op));
     if (o.kind == NEXAR_OP_SEND && o.peer == NEXAR_ANY_SOURCE)
         return fail(Errc::invalid_argument, "a message cannot be sent to NEXAR_ANY_SOURCE");
     const bool any = row.any_source && o.peer == NEXAR_ANY_SOURCE;
@@ -226,7 +231,8 @@ Result<int64_t> timeout_ns(const Operation& o, int64_t ms) {
 // Read now: the program may change it when the call has returned. A type that has no such sum is refused
 // later.
 Result<uint64_t> scalar_of(const Operation& o, const void* scalar) {
-    const bool wanted = row_of(o).reduces && o.op == NEXAR_PREMUL_SUM;
+    const bool wanted =
+        row_of(o).reduces && has_form(static_cast<uint64_t>(int64_t{o.op}), ReductionForm::scaled);
     if (wanted != (scalar != nullptr))
         return fail(Errc::invalid_argument,
                     wanted

@@ -2,9 +2,21 @@
 #include "collectives/choice.hpp"
 
 #include <algorithm>
+#include <optional>
 
 namespace nexar::collectives {
 namespace {
+
+constexpr std::optional<Algorithm> alternative(OpKind kind) {
+    switch (kind) {  // two rows of a kind do not compile
+#define NEXAR_ALTERNATIVE(name, algorithm) \
+    case OpKind::name:                     \
+        return Algorithm::algorithm;
+#include "operations.def"
+        default:
+            return std::nullopt;
+    }
+}
 
 // One call. The order of the rules is that of the page: a later one that would leave nothing has no effect.
 class Choice {
@@ -45,7 +57,7 @@ class Choice {
                          limit, of, up_to, beyond)                                                        \
     case OpKind::name:                                                                                    \
         add(Algorithm::beyond);                                                                           \
-        if (shape_.kind == OpKind::all_reduce) add(Algorithm::halving_all_reduce);                        \
+        if (const auto third = alternative(OpKind::name)) add(*third);                                    \
         if (Algorithm::up_to != Algorithm::beyond) add(Algorithm::up_to);                                 \
         break;
 #define NEXAR_GROUPING(number, name, ...) \
@@ -59,7 +71,7 @@ class Choice {
     }
 
     void add(Algorithm algorithm) {
-        for (const link::Class cls : {link::Class::small, link::Class::bulk}) {
+        for (const Class cls : {Class::small, Class::bulk}) {
             Candidate& one = out_.list[out_.count++];
             one.algorithm = algorithm;
             one.cls = cls;
@@ -81,8 +93,7 @@ class Choice {
 
     // What the classes and a node's scratch memory allow. The bulk ring is always left.
     const char* against_limits(const Candidate& one) const {
-        if (one.cls == link::Class::small && size_.bytes > size_.small_max)
-            return "longer than small_bytes_max";
+        if (one.cls == Class::small && size_.bytes > size_.small_max) return "longer than small_bytes_max";
         const Family family = family_of(one.algorithm);
         if (size_.segments > 1 && (family == Family::doubling || family == Family::halving))
             return "several segments";
@@ -95,7 +106,7 @@ class Choice {
         if (table_.large_message_bytes == 0 || size_.bytes < table_.large_message_bytes) return nullptr;
         const Family family = family_of(one.algorithm);
         const bool is_pipelined = family == Family::ring || family == Family::automatic;
-        return is_pipelined && one.cls == link::Class::bulk ? nullptr : "not pipelined: large_message_bytes";
+        return is_pipelined && one.cls == Class::bulk ? nullptr : "not pipelined: large_message_bytes";
     }
     const char* against_ring_nodes(const Candidate& one) const {
         if (table_.ring_nodes_max == 0 || shape_.kind != OpKind::all_reduce) return nullptr;

@@ -2,7 +2,6 @@
 #include "collectives/cost_model.hpp"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <charconv>
 #include <string>
@@ -127,20 +126,6 @@ Terms of_segment_rounds(Algorithm algorithm, const Load& l) {
     return {};
 }
 
-struct Parameter {
-    std::string_view name;
-    uint32_t* value;
-    uint32_t most;
-};
-std::array<Parameter, 6> parameters(CostModel& model) {
-    return {{{"small_start_ns", &model.small.start_ns, start_ns_max},
-             {"small_ps_per_byte", &model.small.ps_per_byte, ps_per_byte_max},
-             {"bulk_start_ns", &model.bulk.start_ns, start_ns_max},
-             {"bulk_ps_per_byte", &model.bulk.ps_per_byte, ps_per_byte_max},
-             {"memory_ps_per_byte", &model.memory_ps_per_byte, ps_per_byte_max},
-             {"shared_ps_per_byte", &model.shared_ps_per_byte, ps_per_byte_max}}};
-}
-
 }  // namespace
 
 std::string_view name_of(Family family) {
@@ -180,21 +165,20 @@ Family family_of(Algorithm algorithm) {
 }
 
 Result<void> CostModel::check() const {
-    CostModel copy = *this;
-    for (const Parameter& each : parameters(copy)) {
-        if (*each.value >= 1 && *each.value <= each.most) continue;
+    for (const CostParameter& each : cost_parameters) {
+        const uint32_t value = each.of(*this);
+        if (value >= 1 && value <= each.most) continue;
         return fail(Errc::invalid_argument, "plan table: " + std::string(each.name) + " " +
-                                                std::to_string(*each.value) + " is not in 1.." +
+                                                std::to_string(value) + " is not in 1.." +
                                                 std::to_string(each.most));
     }
     return {};
 }
 
 std::string text_of(const CostModel& model) {
-    CostModel copy = model;
     std::string out;
-    for (const Parameter& each : parameters(copy))
-        out += std::string(each.name) + " = " + std::to_string(*each.value) + "\n";
+    for (const CostParameter& each : cost_parameters)
+        out += std::string(each.name) + " = " + std::to_string(each.of(model)) + "\n";
     return out;
 }
 
@@ -210,13 +194,13 @@ Result<CostModel> model_from(std::string_view text) {
         };
         const size_t mark = line.find(" = ");
         if (mark == std::string_view::npos) return bad();
-        const auto list = parameters(out);
-        const auto found = std::ranges::find(list, line.substr(0, mark), &Parameter::name);
+        const auto found = std::ranges::find(cost_parameters, line.substr(0, mark), &CostParameter::name);
         const std::string_view digits = line.substr(mark + 3);
         const char* const end = digits.data() + digits.size();
-        if (found == list.end() || *found->value != 0) return bad();
-        const auto read = std::from_chars(digits.data(), end, *found->value);
-        if (read.ec != std::errc{} || read.ptr != end || *found->value == 0) return bad();
+        if (found == cost_parameters.end() || found->of(out) != 0) return bad();
+        uint32_t& value = found->in(out);
+        const auto read = std::from_chars(digits.data(), end, value);
+        if (read.ec != std::errc{} || read.ptr != end || value == 0) return bad();
     }
     NEXAR_TRY_VOID(out.check());
     return out;
@@ -229,7 +213,7 @@ Terms terms_of(Algorithm algorithm, const Load& load) {
     return out;
 }
 
-uint64_t picoseconds(const Terms& terms, const CostModel& model, link::Class cls) {
+uint64_t picoseconds(const Terms& terms, const CostModel& model, Class cls) {
     const Wide starts = Wide(terms.starts) * model.of(cls).start_ns * 1000;
     const Wide wire = Wide(terms.wire_bytes) * model.of(cls).ps_per_byte;
     const Wide memory = Wide(terms.memory_bytes) * model.memory_ps_per_byte;

@@ -6,6 +6,7 @@
 // each algorithm).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -44,15 +45,40 @@ struct CostModel {
     uint32_t memory_ps_per_byte = 150;  // combining or copying within a node
     uint32_t shared_ps_per_byte = 1;    // for each byte that any node sends: in what all of them share
 
-    const LinkCost& of(link::Class cls) const { return cls == link::Class::bulk ? bulk : small; }
+    const LinkCost& of(Class cls) const { return cls == Class::bulk ? bulk : small; }
     bool operator==(const CostModel&) const = default;
     Result<void> check() const;  // for parameters from outside
 };
+constexpr uint32_t start_ns_max = 1'000'000'000;
+constexpr uint32_t ps_per_byte_max = 100'000'000;  // 10 kB/s
+
+struct CostParameter {
+    const char* name;
+    const char* meaning;  // for people
+    uint32_t most;
+    uint32_t& (*in)(CostModel& model);
+    uint32_t of(CostModel model) const { return in(model); }
+};
+// In the order of the file, of answers to nexarctl, and of lists of six numbers.
+constexpr std::array<CostParameter, 6> cost_parameters{{
+    {"small_start_ns", "one more transfer by the control loops, without its bytes", start_ns_max,
+     [](CostModel& m) -> uint32_t& { return m.small.start_ns; }},
+    {"small_ps_per_byte", "each byte of it", ps_per_byte_max,
+     [](CostModel& m) -> uint32_t& { return m.small.ps_per_byte; }},
+    {"bulk_start_ns", "one more transfer by the shards, without its bytes", start_ns_max,
+     [](CostModel& m) -> uint32_t& { return m.bulk.start_ns; }},
+    {"bulk_ps_per_byte", "each byte of it", ps_per_byte_max,
+     [](CostModel& m) -> uint32_t& { return m.bulk.ps_per_byte; }},
+    {"memory_ps_per_byte", "combining or copying a byte on a host", ps_per_byte_max,
+     [](CostModel& m) -> uint32_t& { return m.memory_ps_per_byte; }},
+    {"shared_ps_per_byte", "each byte of all hosts together, where they share what carries it",
+     ps_per_byte_max, [](CostModel& m) -> uint32_t& { return m.shared_ps_per_byte; }},
+}};
+static_assert(sizeof(CostModel) == cost_parameters.size() * sizeof(uint32_t), "one has no row here");
+
 // As nexard keeps it: a line "name = number" for each parameter. An error names the line.
 std::string text_of(const CostModel& model);
 Result<CostModel> model_from(std::string_view text);
-constexpr uint32_t start_ns_max = 1'000'000'000;
-constexpr uint32_t ps_per_byte_max = 100'000'000;  // 10 kB/s
 
 // What of an operation goes between nodes.
 struct Load {
@@ -71,6 +97,6 @@ struct Terms {
     bool operator==(const Terms&) const = default;
 };
 Terms terms_of(Algorithm algorithm, const Load& load);
-uint64_t picoseconds(const Terms& terms, const CostModel& model, link::Class cls);  // saturates
+uint64_t picoseconds(const Terms& terms, const CostModel& model, Class cls);  // saturates
 
 }  // namespace nexar::collectives

@@ -99,7 +99,7 @@ Plan planned(const Shape& given, const Layout& layout, const PlanTable& table,
 
     Plan out;
     const uint64_t most = table.small_bytes_max / partials_of_node(shape, layout);
-    out.cls = bytes <= most ? link::Class::small : link::Class::bulk;
+    out.cls = bytes <= most ? Class::small : Class::bulk;
     out.chunk_bytes = table.chunk_bytes;
     if (layout.nodes() <= 1) return out;
     out.segments = segments_of(row, count, width_of(shape), layout.size(), table.segment_bytes);
@@ -190,7 +190,7 @@ std::string Plan::text() const {
         return segments == 1 ? "local"
                              : "local, " + std::to_string(segments) + " segments, " + std::to_string(lanes) +
                                    (lanes == 1 ? " lane" : " lanes");
-    return std::string(name_of(algorithm)) + (cls == link::Class::bulk ? ", bulk, " : ", small, ") +
+    return std::string(name_of(algorithm)) + (cls == Class::bulk ? ", bulk, " : ", small, ") +
            std::to_string(segments) + (segments == 1 ? " segment, " : " segments, ") + std::to_string(lanes) +
            (lanes == 1 ? " lane, chunks of " : " lanes, chunks of ") + std::to_string(chunk_bytes) + " bytes";
 }

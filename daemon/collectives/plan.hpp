@@ -58,7 +58,7 @@ constexpr uint32_t group_row_bytes = 64;  // what each rank states in a collecti
 
 struct Plan {
     Algorithm algorithm = Algorithm::local;
-    link::Class cls = link::Class::small;
+    Class cls = Class::small;
     uint32_t chunk_bytes = 0;
     // Segment i has part_of(count, segments, i), of each rank's block where there are blocks.
     uint32_t segments = 1;
@@ -74,7 +74,7 @@ Plan plan(const Shape& shape, const Layout& layout, const PlanTable& table);
 // What plan() chooses from, and why it does not choose the others [O4].
 struct Candidate {
     Algorithm algorithm = Algorithm::local;
-    link::Class cls = link::Class::small;
+    Class cls = Class::small;
     Terms terms;
     uint64_t picoseconds = 0;       // predicted; by the built-in model where functions 1 and 2 go by size
     const char* why_not = nullptr;  // a rule that excludes it; null: the model decides

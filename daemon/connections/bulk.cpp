@@ -95,7 +95,7 @@ void BulkConnections::ask_all() {
     asked_.clear();
     for (const auto& [index, peer] : peers_) {
         if (!peer.up) continue;
-        asked_[index] = channels_.progress(index, link::Class::control).written;
+        asked_[index] = channels_.progress(index, Class::control).written;
         send_what_is_acknowledged(index);
     }
 }
@@ -108,7 +108,7 @@ void BulkConnections::send_what_is_acknowledged(link::PeerIndex peer) {
 void BulkConnections::note_answers() {
     for (auto it = asked_.begin(); it != asked_.end();) {
         const auto [peer, before] = *it;
-        const bool answered = channels_.progress(peer, link::Class::control).acknowledged > before;
+        const bool answered = channels_.progress(peer, Class::control).acknowledged > before;
         if (answered) {
             push_state(peers_.at(peer));
             events_.back().answers = true;

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "core/bytes.hpp"
+#include "core/class.hpp"
 #include "core/ids.hpp"
 #include "core/result.hpp"
 #include "core/time.hpp"
@@ -20,12 +21,12 @@ using ConnectionId = Id<struct ConnectionTag, uint64_t>;
 
 class Receiver {
   public:
-    virtual void on_bytes(link::Class cls, Bytes bytes) = 0;
+    virtual void on_bytes(Class cls, Bytes bytes) = 0;
     // Where the next bytes of the class belong, so that a carrier may decrypt into it: the rest of a payload,
     // or a part of it. Empty: on_bytes() takes them. Valid until the next call; placed() says how many are
     // there.
-    virtual MutableBytes place(link::Class) { return {}; }
-    virtual void placed(link::Class, size_t) {}
+    virtual MutableBytes place(Class) { return {}; }
+    virtual void placed(Class, size_t) {}
 
   protected:
     ~Receiver() = default;
@@ -49,10 +50,10 @@ enum class CarrierKind : uint8_t { quic, tcp, tcp_plain };  // tcp_plain: not en
 // One connection. Valid from on_connected() until on_closed() returns.
 class CarriedConnection {
   public:
-    virtual size_t room(link::Class cls) const = 0;
+    virtual size_t room(Class cls) const = 0;
     // Copies all parts. Beyond room() the carrier may close the connection.
-    virtual void write(link::Class cls, std::span<const Bytes> parts) = 0;
-    virtual Progress progress(link::Class cls) const = 0;
+    virtual void write(Class cls, std::span<const Bytes> parts) = 0;
+    virtual Progress progress(Class cls) const = 0;
     // on_closed() follows, not from inside of this call.
     virtual void close(uint64_t code, const std::string& reason) = 0;
     // While held the peer gets no credit back: it can send no more than the flow control windows.

@@ -25,32 +25,32 @@ struct Channels::Conn final : link::Channel, Receiver {
     uint64_t received = 0;                // bytes besides control
     std::optional<link::PeerIndex> peer;  // in use for this one
 
-    size_t room(link::Class cls) const override { return carried ? carried->room(cls) : 0; }
-    size_t held(link::Class cls) const override {
+    size_t room(Class cls) const override { return carried ? carried->room(cls) : 0; }
+    size_t held(Class cls) const override {
         if (!carried) return 0;
         const Progress progress = carried->progress(cls);
         return static_cast<size_t>(progress.written - progress.acknowledged);
     }
-    void write(link::Class cls, std::span<const Bytes> parts) override {
+    void write(Class cls, std::span<const Bytes> parts) override {
         if (!carried) return;
         carried->write(cls, parts);
         if (peer && !std::exchange(write_noted, true)) port->written_.push_back(*peer);
     }
     bool feeding() const { return peer && opening.switched(); }
     bool is_opening() const { return !peer && carried && !closing; }
-    void on_bytes(link::Class cls, Bytes bytes) override {
+    void on_bytes(Class cls, Bytes bytes) override {
         if (closing) return;
-        if (cls != link::Class::control) received += bytes.size();
+        if (cls != Class::control) received += bytes.size();
         if (feeding()) return port->mesh_->on_bytes(*peer, cls, bytes);
         if (auto kept = opening.on_bytes(cls, bytes); !kept)
             close(close_garbage, kept.error().text);
         else
             port->received(*this);
     }
-    MutableBytes place(link::Class cls) override {
+    MutableBytes place(Class cls) override {
         return feeding() && !closing ? port->mesh_->place(*peer, cls) : MutableBytes();
     }
-    void placed(link::Class cls, size_t bytes) override {
+    void placed(Class cls, size_t bytes) override {
         received += bytes;  // a payload: never control
         port->mesh_->placed(*peer, cls, bytes);
     }
@@ -60,14 +60,14 @@ struct Channels::Conn final : link::Channel, Receiver {
     bool over_tcp() const { return carried && carried->kind() != CarrierKind::quic; }
     Moved moved() const {
         Moved out{id, {}, received};
-        for (const auto cls : {link::Class::rpc, link::Class::small, link::Class::bulk}) {
+        for (const auto cls : {Class::rpc, Class::small, Class::bulk}) {
             const Progress progress = carried->progress(cls);
             out.sent.written += progress.written;
             out.sent.acknowledged += progress.acknowledged;
         }
         return out;
     }
-    void control(Bytes bytes) { carried->write(link::Class::control, std::span(&bytes, 1)); }
+    void control(Bytes bytes) { carried->write(Class::control, std::span(&bytes, 1)); }
     void send_preamble() {
         Preamble p = port->ours_;
         p.generation = generation;
@@ -177,8 +177,8 @@ void Channels::opened(Conn& c) {
 
 // What came before both sides had accepted each other.
 void Channels::feed(Conn& c) {
-    for (size_t i = 0; i < link::class_count; ++i) {
-        const auto cls = static_cast<link::Class>(i);
+    for (size_t i = 0; i < class_count; ++i) {
+        const auto cls = static_cast<Class>(i);
         const auto early = c.opening.take(cls);
         if (!early.empty() && c.peer) mesh_->on_bytes(*c.peer, cls, early);
     }
@@ -315,7 +315,7 @@ std::string Channels::remote_of(ConnectionId id) const {
     return c ? c->remote : std::string();
 }
 
-Progress Channels::progress(link::PeerIndex peer, link::Class cls) const {
+Progress Channels::progress(link::PeerIndex peer, Class cls) const {
     const auto at = peers_.find(peer);
     return at == peers_.end() ? Progress{} : at->second->carried->progress(cls);
 }

@@ -97,7 +97,7 @@ class Channels final : public CarrierEvents {
     std::optional<ConnectionId> conn_of(link::PeerIndex peer) const;
     std::optional<link::PeerIndex> peer_of(ConnectionId id) const;  // none: not in use
     // Of the connection in use; zeros: none is.
-    Progress progress(link::PeerIndex peer, link::Class cls) const;
+    Progress progress(link::PeerIndex peer, Class cls) const;
     std::optional<Moved> moved_over_tcp(link::PeerIndex peer) const;  // none: none is in use, or it is QUIC
     std::string remote_of(ConnectionId id) const;
     // Why an opened connection without a common version is refused: both ranges, and what helps.

@@ -32,13 +32,13 @@ Result<void> check(const Preamble& p) {
 
 }  // namespace
 
-Result<void> Opening::on_bytes(link::Class cls, Bytes bytes) {
-    if (cls == link::Class::control && !switched_) return on_control(bytes);
+Result<void> Opening::on_bytes(Class cls, Bytes bytes) {
+    if (cls == Class::control && !switched_) return on_control(bytes);
     early_bytes_ += bytes.size();
     if (early_bytes_ > early_bytes_max)
         return fail(Errc::protocol_error,
                     "the peer sends data before it is accepted; allowed are 32 MiB of it");
-    auto& early = early_[static_cast<size_t>(cls)];
+    auto& early = early_[index_of(cls)];
     early.insert(early.end(), bytes.begin(), bytes.end());
     return {};
 }
@@ -51,7 +51,7 @@ Result<void> Opening::on_control(Bytes bytes) {
         if (head_.size() == before) return {};
     }
     const auto rest = std::exchange(head_, {});
-    return rest.empty() ? Result<void>{} : on_bytes(link::Class::control, rest);
+    return rest.empty() ? Result<void>{} : on_bytes(Class::control, rest);
 }
 
 // Takes one preamble, greeting or switch off the front, if it is there as a whole.
@@ -99,8 +99,8 @@ std::optional<std::vector<std::byte>> Opening::poll_greeting() {
     return front;
 }
 
-std::vector<std::byte> Opening::take(link::Class cls) {
-    auto out = std::exchange(early_[static_cast<size_t>(cls)], {});
+std::vector<std::byte> Opening::take(Class cls) {
+    auto out = std::exchange(early_[index_of(cls)], {});
     early_bytes_ -= out.size();
     return out;
 }

@@ -42,12 +42,12 @@ constexpr uint32_t greeting_bytes_max = 256 * 1024;
 // that waits here, at most what the flow control windows let through.
 class Opening {
   public:
-    Result<void> on_bytes(link::Class cls, Bytes bytes);  // protocol_error names what broke the rules
+    Result<void> on_bytes(Class cls, Bytes bytes);  // protocol_error names what broke the rules
     const std::optional<Preamble>& preamble() const { return preamble_; }
     std::optional<std::vector<std::byte>> poll_greeting();
     bool switched() const { return switched_; }
     // What came too early for the link, per class, in order.
-    std::vector<std::byte> take(link::Class cls);
+    std::vector<std::byte> take(Class cls);
 
   private:
     Result<void> on_control(Bytes bytes);
@@ -57,7 +57,7 @@ class Opening {
     std::optional<Preamble> preamble_;
     bool switched_ = false;
     std::deque<std::vector<std::byte>> greetings_;
-    std::array<std::vector<std::byte>, link::class_count> early_;
+    std::array<std::vector<std::byte>, class_count> early_;
     size_t early_bytes_ = 0;
     static constexpr size_t early_bytes_max = 32u << 20;
     static constexpr size_t greetings_max = 64;

@@ -6,8 +6,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <string>
 #include <string_view>
 
+#include "core/types.hpp"
 #include "segments.h"
 
 namespace nexar {
@@ -45,6 +47,8 @@ struct OpRow {
     bool collective = false;    // false: a message
     bool has_elements = false;  // a dtype and a count
     bool reduces = false;
+    bool in_rank_order = false;      // it reduces the ranks one after the other
+    bool first_has_nothing = false;  // and rank 0 has no values to reduce
     bool rooted = false;
     bool any_source = false;    // a message's peer and tag may be left open
     bool of_apart = false;      // its tag is the number of a message that was set apart; it has no peer
@@ -53,34 +57,44 @@ struct OpRow {
 
 namespace operation_table {  // the words of the table's columns
 
-constexpr bool reduces = true, moves = false, rooted = true, unrooted = false, elements = true,
-               nothing = false;
+enum class Reduction : uint8_t { moves, reduces, scans, scans_below };
+constexpr bool is_scan(Reduction reduction) {
+    return reduction == Reduction::scans || reduction == Reduction::scans_below;
+}
+constexpr bool rooted = true, unrooted = false, elements = true, nothing = false;
 enum class Source : uint8_t { exact, any, apart };
 
 inline constexpr OpRow rows[] = {
-#define NEXAR_COLLECTIVE(number, name, NAME, summary, memory, in, out, in_place, reduction, root, agreed, \
-                         ...)                                                                             \
-    {OpKind::name, #name, summary, SideSize::in, SideSize::out, InPlace::in_place, true, agreed,          \
-     reduction,    root,  false,   false,        false},
-#define NEXAR_MESSAGE(number, name, NAME, summary, in, out, source)     \
-    {OpKind::name,                                                      \
-     #name,                                                             \
-     summary,                                                           \
-     SideSize::in,                                                      \
-     SideSize::out,                                                     \
-     InPlace::never,                                                    \
-     false,                                                             \
-     SideSize::in != SideSize::none || SideSize::out != SideSize::none, \
-     false,                                                             \
-     false,                                                             \
-     Source::source == Source::any,                                     \
-     Source::source == Source::apart,                                   \
-     false},
-#define NEXAR_GROUPING(number, name, NAME, summary)                     \
-    {                                                                   \
-        OpKind::name,   #name, summary, SideSize::none, SideSize::none, \
-        InPlace::never, true,  false,   false,          false,          \
-        false,          false, true},
+#define NEXAR_COLLECTIVE(number, id, ID, text, memory, ins, outs, sharing, reduction, root, agreed, ...) \
+    {.kind = OpKind::id,                                                                                 \
+     .name = #id,                                                                                        \
+     .summary = text,                                                                                    \
+     .in = SideSize::ins,                                                                                \
+     .out = SideSize::outs,                                                                              \
+     .in_place = InPlace::sharing,                                                                       \
+     .collective = true,                                                                                 \
+     .has_elements = agreed,                                                                             \
+     .reduces = Reduction::reduction != Reduction::moves,                                                \
+     .in_rank_order = is_scan(Reduction::reduction),                                                     \
+     .first_has_nothing = Reduction::reduction == Reduction::scans_below,                                \
+     .rooted = root},
+#define NEXAR_MESSAGE(number, id, ID, text, ins, outs, source)                            \
+    {.kind = OpKind::id,                                                                  \
+     .name = #id,                                                                         \
+     .summary = text,                                                                     \
+     .in = SideSize::ins,                                                                 \
+     .out = SideSize::outs,                                                               \
+     .has_elements = SideSize::ins != SideSize::none || SideSize::outs != SideSize::none, \
+     .any_source = Source::source == Source::any,                                         \
+     .of_apart = Source::source == Source::apart},
+#define NEXAR_GROUPING(number, id, ID, text) \
+    {.kind = OpKind::id,                     \
+     .name = #id,                            \
+     .summary = text,                        \
+     .in = SideSize::none,                   \
+     .out = SideSize::none,                  \
+     .collective = true,                     \
+     .makes_groups = true},
 #include "operations.def"
 };
 
@@ -121,9 +135,18 @@ constexpr const OpRow* find_operation(std::string_view name) {
     return nullptr;
 }
 
-// Whether every rank has ranks to divide by: an exclusive scan's rank 0 has none.
-constexpr bool may_average(const OpRow& row) {
-    return row.kind != OpKind::exclusive_scan;
+// A collective that only synchronises: it is urgent, and has a time-out of its own.
+constexpr bool is_barrier(const OpRow& row) {
+    return row.collective && !row.has_elements && !row.makes_groups;
+}
+// Whether the operation has the reduction, of a type that has it: rank 0 may have no ranks to divide by.
+constexpr bool may_reduce(const OpRow& row, uint64_t reduction) {
+    return !row.first_has_nothing || !has_form(reduction, ReductionForm::average);
+}
+// What an error says where it has not. Requires: both have names.
+inline std::string reduction_refusal(const OpRow& row, uint64_t reduction) {
+    return std::string(row.name) + " has no reduction " + find_reduction(reduction)->name +
+           "; allowed: sum, and a division by this rank's number";
 }
 
 // Blocks of `count` elements on each side, for one rank.

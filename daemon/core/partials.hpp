@@ -35,18 +35,14 @@ constexpr uint64_t flag_deterministic = 1, flag_f32_partials = 2;
 
 // A scan takes the ranks one by one anyway, and what is exact has the same bits in every order [Z2].
 constexpr bool depends_on_order(const OpRow& row, uint64_t type, uint64_t reduction) {
-    const TypeRow* of = find_type(type);
-    const bool scans = row.kind == OpKind::scan || row.kind == OpKind::exclusive_scan;
-    if (!row.reduces || scans || of == nullptr || of->family != TypeFamily::floating) return false;
-    constexpr uint64_t sum = 0, prod = 1, avg = 4, premul_sum = 13;
-    return reduction == sum || reduction == prod || reduction == avg || reduction == premul_sum;
+    return row.reduces && !row.in_rank_order && combination_of(type, reduction) == Combination::rounded;
 }
 
 constexpr Partials partials_of(const OpRow& row, uint64_t type, uint64_t reduction, uint64_t flags) {
     if (!depends_on_order(row, type, reduction)) return Partials::native;
     if ((flags & flag_deterministic) != 0) return Partials::tree;
-    const bool is_narrow = find_type(type)->bytes < 4;
-    return (flags & flag_f32_partials) != 0 && is_narrow ? Partials::wide : Partials::native;
+    const bool is_wanted = (flags & flag_f32_partials) != 0;
+    return is_wanted && is_narrow(*find_type(type)) ? Partials::wide : Partials::native;
 }
 
 // Of one element of a partial. An operation is cut into segments as if its elements had this width [S12].

@@ -11,9 +11,16 @@ namespace nexar {
 
 enum class TypeFamily : uint8_t { floating, integer, boolean, pair };
 
+// What of a reduction is not the combination of two values.
+enum class ReductionForm : uint8_t { plain, truth, average, scaled };
+
+// Whether a family has a reduction, and whether its bits depend on the order in which ranks are combined.
+enum class Combination : uint8_t { no, exact, rounded };
+
 struct TypeRow {
     uint8_t number;
     const char* name;
+    const char* constant;  // of the C interface
     uint8_t bytes, align;
     TypeFamily family;
 };
@@ -21,21 +28,24 @@ struct TypeRow {
 struct ReductionRow {
     uint8_t number;
     const char* name;
-    bool of_family[4];
+    const char* constant;
+    ReductionForm form;
+    Combination of_family[4];
 };
 
 namespace type_table {  // the words of the table's columns
 
-constexpr bool yes = true, no = false;
+constexpr Combination no = Combination::no, exact = Combination::exact, rounded = Combination::rounded;
 
 inline constexpr TypeRow types[] = {
 #define NEXAR_DTYPE(number, name, NAME, text, bytes, align, family) \
-    {number, text, bytes, align, TypeFamily::family},
+    {number, text, "NEXAR_" #NAME, bytes, align, TypeFamily::family},
 #include "types.def"
 };
 
 inline constexpr ReductionRow reductions[] = {
-#define NEXAR_REDUCTION(number, name, NAME, ...) {number, #name, {__VA_ARGS__}},
+#define NEXAR_REDUCTION(number, name, NAME, form, ...) \
+    {number, #name, "NEXAR_" #NAME, ReductionForm::form, {__VA_ARGS__}},
 #include "types.def"
 };
 
@@ -61,11 +71,23 @@ constexpr const ReductionRow* find_reduction(uint64_t number) {
     return number < reduction_count ? &type_table::reductions[number] : nullptr;
 }
 
-// False also where a number names nothing.
-constexpr bool may_reduce(uint64_t type, uint64_t reduction) {
+// `no` also where a number names nothing.
+constexpr Combination combination_of(uint64_t type, uint64_t reduction) {
     const TypeRow* of = find_type(type);
     const ReductionRow* by = find_reduction(reduction);
-    return of != nullptr && by != nullptr && by->of_family[static_cast<size_t>(of->family)];
+    return of != nullptr && by != nullptr ? by->of_family[static_cast<size_t>(of->family)] : Combination::no;
+}
+constexpr bool may_reduce(uint64_t type, uint64_t reduction) {
+    return combination_of(type, reduction) != Combination::no;
+}
+// False also where the number names nothing.
+constexpr bool has_form(uint64_t reduction, ReductionForm form) {
+    const ReductionRow* row = find_reduction(reduction);
+    return row != nullptr && row->form == form;
+}
+// A float of fewer bits than f32: its partials may be f32.
+constexpr bool is_narrow(const TypeRow& type) {
+    return type.family == TypeFamily::floating && type.bytes < 4;
 }
 
 // What an error says of a type and a reduction that do not go together. Requires: both have names.
@@ -79,11 +101,6 @@ inline std::string reduction_refusal(uint64_t type, uint64_t reduction) {
         comma = ", ";
     }
     return out;
-}
-
-// The same of an operation in which rank 0 has no ranks to divide by.
-inline const char* no_average() {
-    return "exclusive_scan has no reduction avg; allowed: sum, and a division by this rank's number";
 }
 
 }  // namespace nexar

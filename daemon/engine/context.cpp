@@ -62,8 +62,8 @@ void Context::send(link::PeerIndex to, const wire::Message& message) {
         ports.peers.send(to, bytes);
 }
 
-size_t Context::mesh_for(link::Class cls, uint64_t lane, uint32_t shards) const {
-    if (cls != link::Class::bulk || ports.meshes.size() == 1) return 0;
+size_t Context::mesh_for(Class cls, uint64_t lane, uint32_t shards) const {
+    if (cls != Class::bulk || ports.meshes.size() == 1) return 0;
     return 1 + static_cast<size_t>(lane % shards);
 }
 

@@ -100,7 +100,7 @@ class Context {
     void send(link::PeerIndex to, const wire::Message& message);
 
     // `shards`: how many all nodes of the group have (GroupFacts::bulk_shards).
-    size_t mesh_for(link::Class cls, uint64_t lane, uint32_t shards) const;
+    size_t mesh_for(Class cls, uint64_t lane, uint32_t shards) const;
 
   private:
     uint64_t next_handle_ = 1;

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "core/check.hpp"
+
 namespace nexar::engine {
 
 void Creates::Entry::note_elsewhere(uint32_t rank, uint64_t tag, std::span<const uint32_t> ranks) {
@@ -91,6 +93,24 @@ void Creates::remove(ByCall::iterator at) {
 void Creates::remove_session(SessionId session) {
     for (auto at = by_call_.lower_bound({session, 0}); at != by_call_.end() && at->first.first == session;)
         remove(at++);
+}
+
+// Each call is an open, and each entry and each call is found in all ways.
+void Creates::check_invariants() const {
+    size_t calls = 0;
+    for (const auto& [key, entry] : entries_) {
+        NEXAR_CHECK(!entry->calls.empty());
+        NEXAR_CHECK(find(entry->what->parent, entry->what->tag, entry->what->ranks) == entry.get());
+        for (const auto& [rank, call] : entry->calls) {
+            const Found found = find_call(call.session, call.ticket);
+            NEXAR_CHECK(found.entry == entry.get() && found.rank == rank && entry->what->listed.has(rank));
+            NEXAR_CHECK(of_rank(entry->what->parent, rank, entry->what->tag) == entry.get());
+            NEXAR_CHECK(opening_.number_of(call.session, call.ticket) == call.number);
+        }
+        calls += entry->calls.size();
+    }
+    NEXAR_CHECK(by_list_.size() == entries_.size());
+    NEXAR_CHECK(by_call_.size() == calls && by_rank_.size() == calls);
 }
 
 }  // namespace nexar::engine

@@ -13,6 +13,7 @@
 
 #include "core/tenant.hpp"
 #include "engine/creating.hpp"
+#include "engine/opening.hpp"
 #include "engine/timers.hpp"
 
 namespace nexar::engine {
@@ -72,7 +73,18 @@ class Creates {
     };
 
     // `late`: called when an entry's alarm is due.
-    Creates(Timers& timers, std::function<void(Entry&)> late) : timers_(timers), late_(std::move(late)) {}
+    Creates(Timers& timers, Opening& opening, std::function<void(Entry&)> late)
+        : timers_(timers), opening_(opening), late_(std::move(late)) {}
+
+    // [Y12] What an attempt has is ended by nobody but the attempt.
+    bool waits(const Call& call) const {
+        return !call.ended_here && !opening_.is_reserved(call.session, call.ticket);
+    }
+    // Its open fails with this error, and the call is removed when that open ends.
+    void end(Call& call, const Error& error) {
+        call.ended_here = true;
+        opening_.end(call.session, call.ticket, error);
+    }
 
     Entry* find(const GroupId& parent, uint64_t tag, std::span<const uint32_t> ranks) const;
     Entry* of_rank(const GroupId& parent, uint32_t rank, uint64_t tag) const;  // null: it has no such call
@@ -100,7 +112,7 @@ class Creates {
     Entry& add(const CreationRef& creation, uint32_t rank, const Call& call, uint64_t user);
     bool remove(SessionId session, uint64_t ticket);  // false: there was none
     void remove_session(SessionId session);
-    size_t size() const { return by_call_.size(); }
+    void check_invariants() const;  // for tests; walks all calls
 
   private:
     using Key = std::tuple<GroupId, uint64_t, uint64_t>;  // parent, tag, number of the entry
@@ -120,6 +132,7 @@ class Creates {
     static List list_of(const Creation& creation) { return {creation.parent, creation.tag, creation.ranks}; }
 
     Timers& timers_;
+    Opening& opening_;
     std::function<void(Entry&)> late_;
     Entries entries_;
     std::map<List, Entries::iterator, Before> by_list_;

@@ -48,11 +48,14 @@ Result<void> Engine::open(Time now, const OpenRequest& request) {
     Impl::Session& session = impl_->sessions[request.session];
     session.account = link::Account(request.tenant->number);
     session.tenant = request.tenant;
-    const Result<uint64_t> result =
-        request.create ? impl_->create(request, charge) : impl_->opening.open(request, charge);
+    Result<void> result;
+    if (request.create) {
+        result = impl_->creates.begin(request, charge);
+    } else if (const auto number = impl_->opening.open(request, charge); !number) {
+        result = fail(number.error());
+    }
     impl_->turn();
-    if (!result) return fail(result.error());
-    return {};
+    return result;
 }
 
 Result<void> Engine::submit(Time now, const OpRequest& request) {

@@ -18,7 +18,7 @@ void Engine::Impl::end_some() {
         ends_left -= std::min(ends_left, group == nullptr ? size_t{1} : 1 + group->locals().size());
         if (group != nullptr) group->give_up(error);
     }
-    if (creates_first) end_some_creates();
+    if (creates_first) creates.end_some(ends_left);
     while (ends_left > 0 && !ending.empty()) {
         const GroupId id = ending.front();
         ending.pop_front();
@@ -26,7 +26,7 @@ void Engine::Impl::end_some() {
         if (group != nullptr && !group->end_some(ends_left)) ending.push_back(id);
     }
     while (ends_left > 0 && !departing.empty()) depart();
-    end_some_creates();
+    creates.end_some(ends_left);
 }
 
 // To leave looks at every request of the group, which costs far less than to end it.

@@ -70,7 +70,11 @@ void Engine::Impl::group_cut(const GroupId& id, uint64_t seq, const Error& error
         group.tenant(), context.now, "group_failed",
         {field("group", id), field("name", group.facts.name), field("cut", seq), field("why", error.text)});
     watch.on_group_gone(id);
-    end_creates(group, error);
+    creates.parent_ended(group, error);
+}
+
+void Engine::Impl::rank_left(const GroupId& id, uint32_t rank) {
+    if (const Group* group = find(id)) creates.rank_left(*group, rank);
 }
 
 // For the other nodes the group exists: they receive that the ranks of this node have failed.
@@ -92,7 +96,7 @@ void Engine::Impl::report_not_made(const Opening::Formed& formed, const Error& w
 }
 
 void Engine::Impl::on_opening(const Opening::Answer& answer) {
-    const Error error = created_error(answer);
+    const Error error = creates.explained(answer);
     creates.remove(answer.session, answer.ticket);
     if (sessions.contains(answer.session))
         context.ports.clients.group_opened(answer.session, answer.ticket, fail(with_host(error)));
@@ -116,8 +120,7 @@ void Engine::Impl::on_opening(const Opening::Formed& formed) {
     CreationRef creation;
     for (const auto& l : formed.locals) {
         local.push_back({l.rank, l.session, 0, false, {}, l.charge});
-        if (const auto* entry = creates.find_call(l.session, l.ticket).entry) creation = entry->what;
-        creates.remove(l.session, l.ticket);
+        if (CreationRef of_call = creates.take(l.session, l.ticket)) creation = std::move(of_call);
     }
     const GroupId& id = formed.group.group;
     if (groups.contains(id) || finished.contains(id)) {  // that group is not affected
@@ -278,6 +281,7 @@ GroupInfo Engine::Impl::info_of(const GroupFacts& facts) {
 void Engine::Impl::check_invariants() const {
     watch.check_invariants();
     opening.check_invariants();
+    creates.check_invariants();
     NEXAR_CHECK(opening.groups() <= groups.size());  // [R32]
     size_t memberships = 0;
     NEXAR_CHECK(group_index.all().size() == groups.size());

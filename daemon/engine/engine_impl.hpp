@@ -1,6 +1,6 @@
 // Engine::Impl: the parts of the engine, for its own files only: engine.cpp (its inputs), engine_groups.cpp
-// (the begin and the removal of groups), engine_children.cpp, engine_creates.cpp and engine_creates_asked.cpp
-// (groups from groups), engine_ends.cpp, engine_messages.cpp (messages of other nodes), engine_snapshot.cpp.
+// (the begin and the removal of groups), engine_children.cpp (groups from groups), engine_ends.cpp,
+// engine_messages.cpp (messages of other nodes), engine_snapshot.cpp.
 #pragma once
 
 #include <deque>
@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/creates.hpp"
+#include "engine/create_calls.hpp"
 #include "engine/early_messages.hpp"
 #include "engine/engine.hpp"
 #include "engine/finished_groups.hpp"
@@ -24,13 +24,13 @@
 
 namespace nexar::engine {
 
-class Engine::Impl final : public GroupHost {
+class Engine::Impl final : public GroupHost, private CreateHost {
   public:
     Impl(const EngineConfig& config, const EnginePorts& ports, uint64_t seed)
         : context(config, ports, seed),
           watch(context, Time{}),
           opening(context),
-          creates(timers, [this](Creates::Entry& entry) { on_late_create(entry); }),
+          creates(context, *this, opening, timers),
           early(config.early_bytes_per_peer_max),
           finished(config.finished_groups_max, config.finished_members_max) {}
 
@@ -52,7 +52,7 @@ class Engine::Impl final : public GroupHost {
     void remove_finished();
     // [G11]
     bool has_ends() const {
-        return !ending.empty() || !departing.empty() || !giving_up.empty() || !ending_creates.empty();
+        return !ending.empty() || !departing.empty() || !giving_up.empty() || creates.has_ends();
     }
     void refill_ends() {
         ends_left = context.config.ends_per_turn_max;
@@ -67,30 +67,6 @@ class Engine::Impl final : public GroupHost {
     void unlist(const Group& group, LocalRank& local);
     Result<void> make_group(const wire::GroupPrepare& prepare, std::vector<LocalRank> local,
                             const rendezvous::ProofKey& secret, const Creation* creation = nullptr);
-    // Groups from a list (engine_creates.cpp).
-    Result<uint64_t> create(const OpenRequest& request, const ChargeRef& charge);
-    Result<CreationRef> begin_creation(Group& parent, const LocalRank& local, const CreateRequest& wanted);
-    bool waits(const Creates::Call& call) const;
-    void end_create(Creates::Call& call, const Error& error);
-    Error created_error(const Opening::Answer& answer) const;
-    void end_creates(const Group& parent, const Error& error);
-    void end_some_creates();
-    bool end_next_creates(const GroupId& parent, Creates::Ending& end);
-    // Who waits for whom (engine_creates_asked.cpp).
-    std::optional<Error> end_differing_from(const Group& parent, const Creates::Wanted& wanted,
-                                            const Creates::Entry* same);
-    void end_differing_late(const Group& parent, Creates::Entry& entry);
-    Creates::Entry* create_of_rank_here(const GroupFacts& facts, uint32_t rank, uint64_t tag);
-    void on_late_create(Creates::Entry& entry);
-    void ask_about(Creates::Entry& entry);
-    bool is_fresh(Creates::Entry& entry, const wire::CreateAnswer& answer);
-    Creates::Entry* waits_elsewhere(const Group& group, const Creates::Wanted& call);
-    bool append_paid(const Group& group, collectives::NodeIndex to, Bytes message,
-                     std::span<const SessionId> payers);
-    void on_create_query(const Group& group, collectives::NodeIndex from, const wire::CreateQuery& query);
-    void on_create_answer(const Group& group, collectives::NodeIndex from, const wire::CreateAnswer& answer);
-    void end_differing(const Group& group, collectives::NodeIndex from, const wire::CreateAnswer& answer,
-                       Creates::Entry& entry, const std::vector<uint32_t>& ranks);
     Group& begin_group(GroupFacts facts, std::vector<LocalRank> local);
     static GroupInfo info_of(const GroupFacts& facts);
     bool awaits(link::PeerIndex from, const GroupId& group);
@@ -136,13 +112,18 @@ class Engine::Impl final : public GroupHost {
     size_t groups_max() const override { return context.config.groups_max; }
     size_t groups_now() const override { return groups.size(); }
 
+    // CreateHost
+    Group* find_group(const GroupId& id) override { return find(id); }
+    std::optional<link::Account> account_of(SessionId session) const override {
+        const auto it = sessions.find(session);
+        return it == sessions.end() ? std::nullopt : std::optional(it->second.account);
+    }
+
     Context context;
     Timers timers;
     Watch watch;
     Opening opening;
-    Creates creates;                                    // those of opening that have a list
-    std::map<GroupId, Creates::Ending> ending_creates;  // by parent: what ends its creates [Y21]
-    GroupId ending_served;                              // the parent whose turn it was
+    CreateCalls creates;  // opens that have a list
     EarlyMessages early;
     FinishedGroups finished;           // removed groups
     std::map<Family, GroupId> coming;  // of collectives that make groups: their parents [Y5]

@@ -105,9 +105,9 @@ void Engine::Impl::dispatch(link::PeerIndex from, const wire::Message& message) 
                 const auto node = group->node_of(from);
                 if (!node) return;
                 if constexpr (std::is_same_v<M, wire::CreateQuery>) {
-                    on_create_query(*group, *node, m);
+                    creates.on_query(*group, *node, m);
                 } else if constexpr (std::is_same_v<M, wire::CreateAnswer>) {
-                    on_create_answer(*group, *node, m);
+                    creates.on_answer(*group, *node, m);
                 } else if constexpr (of_agreement<M>) {
                     if constexpr (std::is_same_v<M, wire::GroupDeparted>) watch.on_departed(from, m.group);
                     if (const Result<void> kept = group->on_agreement(*node, message); !kept)

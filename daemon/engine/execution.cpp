@@ -9,8 +9,8 @@ namespace nexar::engine {
 namespace {
 
 Priority own_priority(const OpDescriptor& descriptor, const collectives::Plan& plan) {
-    if (descriptor.kind == OpKind::barrier) return Priority::critical;
-    return plan.cls == link::Class::small ? Priority::realtime : Priority::bulk;
+    if (is_barrier(row_of(descriptor.kind))) return Priority::critical;
+    return plan.cls == Class::small ? Priority::realtime : Priority::bulk;
 }
 
 // The most urgent that a rank of this node asked for, or the operation's own for one that did not ask [K21].

@@ -164,8 +164,7 @@ std::optional<Error> Gathering::post(size_t local, const OpRequest& request, Tim
 
 void Gathering::take_deadline(Post& post, const OpRequest& request, Time now) {
     const OpRow& row = row_of(request.descriptor.kind);
-    const Duration usual =
-        row.has_elements || row.makes_groups ? facts_.timeouts.collective : facts_.timeouts.barrier;
+    const Duration usual = is_barrier(row) ? facts_.timeouts.barrier : facts_.timeouts.collective;
     const Duration timeout = request.timeout < Duration{0} ? usual : request.timeout;
     if (timeout > Duration{0}) post.deadline = deadline_after(now, timeout);
     if (post.deadline >= deadline_) return;

@@ -20,7 +20,7 @@ struct OpOnNode {
     link::Agreement agreement;
     collectives::NodeIndex self;
     std::span<const link::PeerIndex> peers;  // the group's, by NodeIndex; [self] is not used
-    link::Class cls = link::Class::small;
+    Class cls = Class::small;
     uint32_t chunk_bytes = 0;
     Vector<RegionPin> pins;  // of the memory of its ranks here [M3]
     WorkOrigin origin;       // of its jobs: one of the ranks here

@@ -174,7 +174,7 @@ void Messages::begin_recv(Recv& recv, Offer offer) {
 void Messages::start_transfer(Recv& recv, const Offer& offer) {
     const GroupFacts& facts = group_.facts;
     Context& context = group_.context();
-    const link::Class cls = class_of(offer.message.bytes);
+    const Class cls = class_of(offer.message.bytes);
     link::Batch batch;
     batch.first_handle = context.allot_handles(1);
     context.expect(batch.first_handle, recv);

@@ -77,8 +77,8 @@ link::Agreement Messages::agreement(const wire::MessageOffer& o) const {
             descriptor.hash() ^ (o.tag * 0x9e3779b97f4a7c15u) ^ (uint64_t{o.src} << 32)};
 }
 
-link::Class Messages::class_of(uint64_t bytes) const {
-    return bytes <= group_.facts.table.small_bytes_max ? link::Class::small : link::Class::bulk;
+Class Messages::class_of(uint64_t bytes) const {
+    return bytes <= group_.facts.table.small_bytes_max ? Class::small : Class::bulk;
 }
 
 void Messages::withdraw(uint64_t number) {

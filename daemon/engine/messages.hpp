@@ -191,7 +191,7 @@ class Messages {
     Time deadline(Duration timeout) const;
     link::OpKey key(uint64_t number) const;
     link::Agreement agreement(const wire::MessageOffer& offer) const;
-    link::Class class_of(uint64_t bytes) const;
+    Class class_of(uint64_t bytes) const;
     void withdraw(uint64_t number);
     std::optional<Error> no_sender_left(const Recv& recv, bool waited) const;
     void end_without_sender();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/check.hpp"
 #include "engine/open_room.hpp"
 #include "wire/limits.hpp"
 
@@ -78,7 +79,7 @@ Result<uint64_t> Opening::open(const OpenRequest& request, ChargeRef charge, con
     spec.timeouts = record_of(request.asked);
     NEXAR_TRY(spec.payer, payer_of(request, spec.local));
     NEXAR_TRY(const wire::RequestId id, machine_.open(spec, context_.now));
-    requests_by_number_[id.number] = {request.session, request.ticket, std::move(charge), credentials.proof};
+    requests_by_number_[id.number] = {request.session, request.ticket, std::move(charge)};
     numbers_[{request.session, request.ticket}] = id.number;
     return id.number;
 }
@@ -98,23 +99,27 @@ Result<rendezvous::PayerRef> Opening::payer_of(const OpenRequest& request, bool 
     return room;
 }
 
-bool Opening::cancel(SessionId session, uint64_t ticket) {
+std::optional<uint64_t> Opening::number_of(SessionId session, uint64_t ticket) const {
     const auto at = numbers_.find({session, ticket});
-    if (at == numbers_.end()) return false;
-    const uint64_t number = at->second;
-    take(number);
-    machine_.withdraw({context_.config.self, number}, context_.now);
+    return at == numbers_.end() ? std::nullopt : std::optional(at->second);
+}
+
+bool Opening::cancel(SessionId session, uint64_t ticket) {
+    const auto number = number_of(session, ticket);
+    if (!number) return false;
+    take(*number);
+    machine_.withdraw({context_.config.self, *number}, context_.now);
     return true;
 }
 
 void Opening::end(SessionId session, uint64_t ticket, const Error& error) {
-    if (const auto at = numbers_.find({session, ticket}); at != numbers_.end())
-        machine_.end({context_.config.self, at->second}, error, context_.now);
+    if (const auto number = number_of(session, ticket))
+        machine_.end({context_.config.self, *number}, error, context_.now);
 }
 
 bool Opening::is_reserved(SessionId session, uint64_t ticket) const {
-    const auto at = numbers_.find({session, ticket});
-    return at != numbers_.end() && machine_.is_reserved({context_.config.self, at->second});
+    const auto number = number_of(session, ticket);
+    return number && machine_.is_reserved({context_.config.self, *number});
 }
 
 void Opening::session_ended(SessionId session) {
@@ -131,8 +136,17 @@ std::optional<Opening::Request> Opening::take(uint64_t number) {
     return std::move(node.mapped());
 }
 
+// Each open of the rendezvous has a row and its place in the index, but those of processes that have gone.
+void Opening::check_invariants() const {
+    machine_.check_invariants();
+    NEXAR_CHECK(requests_by_number_.size() == numbers_.size());
+    NEXAR_CHECK(requests_by_number_.size() <= machine_.pending());
+    for (const auto& [number, request] : requests_by_number_)
+        NEXAR_CHECK(number_of(request.session, request.ticket) == number);
+}
+
 Opening::Formed Opening::formed(const rendezvous::Opened& opened) {
-    Formed out{opened.group, {}, {}};
+    Formed out{opened.group, {}, opened.proof};
     for (const auto& [request, rank] : opened.ranks) {
         const auto asked = take(request.number);
         if (!asked) {
@@ -140,7 +154,6 @@ Opening::Formed Opening::formed(const rendezvous::Opened& opened) {
             continue;
         }
         out.locals.push_back({rank.value, asked->session, asked->ticket, false, asked->charge});
-        if (asked->proof) out.proof = asked->proof;
     }
     for (const Rank rank : opened.gone) out.locals.push_back({rank.value, {}, 0, true, {}});
     std::ranges::sort(out.locals, {}, &Formed::Local::rank);

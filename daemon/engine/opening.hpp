@@ -48,6 +48,7 @@ class Opening {
     // [R37] It fails with this error, at once or when its attempt is aborted.
     void end(SessionId session, uint64_t ticket, const Error& error);
     bool is_reserved(SessionId session, uint64_t ticket) const;
+    std::optional<uint64_t> number_of(SessionId session, uint64_t ticket) const;  // none: no such open
     bool cancel(SessionId session, uint64_t ticket);  // true: it was an open; no event follows
     void session_ended(SessionId session);
     void on_peer_up(const NodeId& node, Incarnation incarnation) {
@@ -60,7 +61,7 @@ class Opening {
         return machine_.on_message(from, message, context_.now);
     }
     void set_plan(const wire::PlanTableRecord& plan) { machine_.set_plan(plan); }
-    void check_invariants() const { machine_.check_invariants(); }
+    void check_invariants() const;
     void on_time() { machine_.on_time(context_.now); }
     Time wake_at() const { return machine_.wake_at(); }
     // Sends the messages that are due, and returns the next outcome, if there is one.
@@ -76,11 +77,11 @@ class Opening {
     size_t groups() const { return machine_.groups(); }  // formed, and not ended
 
   private:
+    // What the rendezvous does not know of an open; all else is in its row of the same number.
     struct Request {
         SessionId session;
         uint64_t ticket = 0;
         ChargeRef charge;
-        std::optional<rendezvous::ProofKey> proof;  // none: of a local group
     };
     Formed formed(const rendezvous::Opened& opened);
     std::optional<Request> take(uint64_t number);
@@ -91,7 +92,7 @@ class Opening {
     Context& context_;
     rendezvous::Rendezvous machine_;
     std::unordered_map<uint64_t, Request> requests_by_number_;    // opens without an outcome
-    std::map<std::pair<SessionId, uint64_t>, uint64_t> numbers_;  // of them, by session and ticket
+    std::map<std::pair<SessionId, uint64_t>, uint64_t> numbers_;  // an index of them, by session and ticket
 };
 
 }  // namespace nexar::engine

@@ -31,7 +31,7 @@ using nexar::OpKind;  // a row of proto/operations.def
 // The agreed part of an operation: equal on all ranks of a group in their n-th collective. A field that the
 // row has no use for is 0. What is the rank's own (memory, windows, deadline) is in OpRequest.
 struct OpDescriptor {
-    OpKind kind = OpKind::barrier;
+    OpKind kind{};
     Dtype dtype = Dtype::f32;
     ReduceOp op = ReduceOp::sum;
     uint64_t count = 0;

@@ -8,7 +8,7 @@
 namespace nexar::engine {
 
 inline std::string timeout_advice(OpKind kind) {
-    return kind == OpKind::barrier
+    return is_barrier(row_of(kind))
                ? "to wait longer: timeout_ms of the call, barrier_timeout_ms of the group, or "
                  "NEXAR_BARRIER_TIMEOUT_SECS"
                : "to wait longer: timeout_ms of the call, collective_timeout_ms of the group, or "

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "core/class.hpp"
 #include "core/ids.hpp"
 #include "core/priority.hpp"
 #include "core/recycled.hpp"
@@ -44,13 +45,6 @@ struct TransferKey {
     uint32_t phase = 0;
     auto operator<=>(const TransferKey&) const = default;
 };
-
-// Traffic classes in the sender's strict order, with a floor for each.
-enum class Class : uint8_t { control = 0, rpc = 1, small = 2, bulk = 3 };
-constexpr size_t class_count = 4;
-inline size_t index_of(Class cls) {
-    return static_cast<size_t>(cls);
-}
 
 // The stream that a chunk leaves on. The receiver takes it from any [K23].
 inline Class stream_of(Class cls, Priority priority) {

@@ -48,11 +48,10 @@ Intake::Read Intake::read(const shm::Entry& entry) {
     const uint64_t first = shm::load_relaxed(words[0]), second = shm::load_relaxed(words[1]);
     const auto kind = static_cast<uint8_t>(first);
     const auto priority = static_cast<uint8_t>(first >> 8 * offsetof(nexar_shm_descriptor, priority));
-    const bool is_operation = find_operation(kind) != nullptr;
-    const bool is_urgent =
-        is_operation && (priority == static_cast<uint8_t>(Priority::critical) ||
-                         (kind == NEXAR_OP_BARRIER && priority == NEXAR_SHM_PRIORITY_DEFAULT));
-    return {{entry, static_cast<uint32_t>(second), !is_operation}, is_urgent};
+    const OpRow* row = find_operation(kind);
+    const bool is_urgent = row != nullptr && (priority == static_cast<uint8_t>(Priority::critical) ||
+                                              (is_barrier(*row) && priority == NEXAR_SHM_PRIORITY_DEFAULT));
+    return {{entry, static_cast<uint32_t>(second), row == nullptr}, is_urgent};
 }
 
 void Intake::place(const shm::Entry& entry) {

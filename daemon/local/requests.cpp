@@ -151,7 +151,7 @@ Result<void> check_fields(const nexar_shm_descriptor& d) {
         return fail(Errc::invalid_argument, "timeout_ns is " + std::to_string(d.timeout_ns) +
                                                 "; allowed: -1 (the group's), 0 (none) or more");
     uint32_t uses = uses_of(d.kind);
-    if ((uses & use_op) != 0 && d.op == uint8_t(ReduceOp::premul_sum)) uses |= use_scalar;
+    if ((uses & use_op) != 0 && has_form(d.op, ReductionForm::scaled)) uses |= use_scalar;
     NEXAR_TRY_VOID(check_flags(d, uses));
     return check_unused(d, uses);
 }
@@ -161,10 +161,10 @@ Result<engine::OpDescriptor> descriptor_from(const nexar_shm_descriptor& asked) 
     if (!dtype) return fail(Errc::invalid_argument, "dtype " + std::to_string(asked.dtype) + " is unknown");
     const auto op = reduce::reduce_op_from(asked.op);
     if (!op) return fail(Errc::invalid_argument, "reduction " + std::to_string(asked.op) + " is unknown");
-    if (row_of(static_cast<OpKind>(asked.kind)).reduces && !may_reduce(*dtype, *op))
+    const OpRow& row = row_of(static_cast<OpKind>(asked.kind));
+    if (row.reduces && !may_reduce(*dtype, *op))
         return fail(Errc::invalid_argument, reduction_refusal(asked.dtype, asked.op));
-    if (*op == ReduceOp::avg && !may_average(row_of(static_cast<OpKind>(asked.kind))))
-        return fail(Errc::invalid_argument, no_average());
+    if (!may_reduce(row, asked.op)) return fail(Errc::invalid_argument, reduction_refusal(row, asked.op));
     if (size_of(*dtype) < sizeof asked.scalar && asked.scalar >> (8 * size_of(*dtype)) != 0)
         return fail(Errc::invalid_argument,
                     "scalar is longer than an element of " + std::string(name_of(*dtype)));

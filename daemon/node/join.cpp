@@ -18,8 +18,8 @@ constexpr uint64_t close_done = 32, close_bad_request = 33;
 
 }  // namespace
 
-void JoinStream::on_bytes(quic::Class cls, Bytes bytes) {
-    if (cls != quic::Class::control || in_.size() + bytes.size() > join_message_bytes_max + sizeof(uint32_t))
+void JoinStream::on_bytes(Class cls, Bytes bytes) {
+    if (cls != Class::control || in_.size() + bytes.size() > join_message_bytes_max + sizeof(uint32_t))
         broken_ = true;
     else
         in_.insert(in_.end(), bytes.begin(), bytes.end());
@@ -39,8 +39,8 @@ std::optional<std::vector<std::byte>> JoinStream::poll() {
 
 void JoinStream::write(quic::Connection& conn, Bytes message) {
     const auto bytes = static_cast<uint32_t>(message.size());
-    conn.write(quic::Class::control, std::as_bytes(std::span(&bytes, 1)));
-    conn.write(quic::Class::control, message);
+    conn.write(Class::control, std::as_bytes(std::span(&bytes, 1)));
+    conn.write(Class::control, message);
 }
 
 void JoinServer::on_event(Time now, const quic::Event& event, quic::Endpoint& endpoint) {

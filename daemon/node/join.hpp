@@ -24,7 +24,7 @@ constexpr size_t join_message_bytes_max = 64 * 1024;
 // One connection's messages on the control stream, each with its length (u32) before it.
 class JoinStream final : public quic::Receiver {
   public:
-    void on_bytes(quic::Class cls, Bytes bytes) override;
+    void on_bytes(Class cls, Bytes bytes) override;
     std::optional<std::vector<std::byte>> poll();
     bool broken() const { return broken_; }
     static void write(quic::Connection& conn, Bytes message);

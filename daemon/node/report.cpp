@@ -48,9 +48,9 @@ json amount_json(const link::Amount& amount) {
 
 json traffic_json(const link::TrafficCounts& counts) {
     static constexpr std::array names{"control", "rpc", "small", "bulk"};
-    static_assert(names.size() == link::class_count);
+    static_assert(names.size() == class_count);
     json out = json::object();
-    for (size_t c = 0; c < link::class_count; ++c)
+    for (size_t c = 0; c < class_count; ++c)
         out[names[c]] = {{"sent", amount_json(counts.sent[c])},
                          {"received", amount_json(counts.received[c])}};
     return out;
@@ -357,10 +357,10 @@ Result<std::string> ops(const engine::Snapshot& snapshot, const HostNames& hosts
 namespace {
 
 json model_json(const collectives::CostModel& model) {
-    return {
-        {"small_start_ns", model.small.start_ns},         {"small_ps_per_byte", model.small.ps_per_byte},
-        {"bulk_start_ns", model.bulk.start_ns},           {"bulk_ps_per_byte", model.bulk.ps_per_byte},
-        {"memory_ps_per_byte", model.memory_ps_per_byte}, {"shared_ps_per_byte", model.shared_ps_per_byte}};
+    json out = json::object();
+    for (const collectives::CostParameter& each : collectives::cost_parameters)
+        out[each.name] = each.of(model);
+    return out;
 }
 
 json table_json(const collectives::PlanTable& table) {

@@ -10,16 +10,13 @@
 #include <vector>
 
 #include "core/bytes.hpp"
+#include "core/class.hpp"
 #include "core/ids.hpp"
 #include "core/result.hpp"
 #include "core/secret.hpp"
 #include "core/time.hpp"
 
 namespace nexar::quic {
-
-// The classes of streams, by sender priority. The same numbers as link::Class; they are on the wire.
-enum class Class : uint8_t { control = 0, rpc = 1, small = 2, bulk = 3 };
-constexpr size_t class_count = 4;
 
 // First byte of a stream. A stream of another kind closes the connection.
 constexpr uint8_t stream_kind_framed = 0x01;

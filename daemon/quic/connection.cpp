@@ -12,9 +12,6 @@ namespace nexar::quic {
 
 namespace {
 
-constexpr size_t index_of(Class cls) {
-    return static_cast<size_t>(cls);
-}
 // GSO takes at most 64 segments, and all of them together are one UDP datagram to the kernel.
 constexpr size_t batch_segments_max = 64;
 constexpr size_t batch_bytes_max = 65507;

@@ -109,8 +109,8 @@ class Connection {
     void write(Class cls, Bytes bytes) { write(cls, std::span(&bytes, 1)); }
     // Bytes of the class since its begin: written, and of those the first ones that the peer has
     // acknowledged.
-    uint64_t written(Class cls) const { return out_[static_cast<size_t>(cls)].queue.appended(); }
-    uint64_t acknowledged(Class cls) const { return out_[static_cast<size_t>(cls)].queue.acknowledged(); }
+    uint64_t written(Class cls) const { return out_[index_of(cls)].queue.appended(); }
+    uint64_t acknowledged(Class cls) const { return out_[index_of(cls)].queue.acknowledged(); }
     // Received bytes wait, without flow control credit, until there is a receiver; each delivery to it
     // returns their credit. nullptr: they wait again.
     void set_receiver(Receiver* receiver);

@@ -9,7 +9,7 @@ namespace {
 // Defined for every number: numbers come from clients and peers, and error texts name unknown ones.
 constexpr TypeRow entry_of(Dtype dtype) {
     const TypeRow* row = find_type(std::to_underlying(dtype));
-    return row != nullptr ? *row : TypeRow{0, "unknown type", 1, 1, TypeFamily::integer};
+    return row != nullptr ? *row : TypeRow{0, "unknown type", "", 1, 1, TypeFamily::integer};
 }
 
 }  // namespace

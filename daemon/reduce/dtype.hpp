@@ -32,9 +32,19 @@ constexpr bool may_reduce(Dtype dtype, ReduceOp op) {
     return nexar::may_reduce(static_cast<uint64_t>(dtype), static_cast<uint64_t>(op));
 }
 
+constexpr bool has_form(ReduceOp op, ReductionForm form) {
+    return nexar::has_form(static_cast<uint64_t>(op), form);
+}
+// What two values are combined with: an average and a scaled sum are sums, whatever was done to their values
+// before or will be done after.
+constexpr ReduceOp combining(ReduceOp op) {
+    const bool is_sum = has_form(op, ReductionForm::average) || has_form(op, ReductionForm::scaled);
+    return is_sum ? ReduceOp::sum : op;
+}
 // Whether the results are truth values, 0 and 1, whatever the inputs are.
 constexpr bool is_logical(Dtype dtype, ReduceOp op) {
-    return dtype == Dtype::boolean || op == ReduceOp::land || op == ReduceOp::lor || op == ReduceOp::lxor;
+    const TypeRow* row = find_type(static_cast<uint64_t>(dtype));
+    return (row != nullptr && row->family == TypeFamily::boolean) || has_form(op, ReductionForm::truth);
 }
 
 // Bytes of one element: 1, 2, 4, 8 or 16; of a number that names no type 1.

@@ -114,7 +114,7 @@ Element identity_of(Dtype dtype, ReduceOp op) {
 }  // namespace
 
 void fill_identity(void* dst, size_t count, Dtype dtype, ReduceOp op) {
-    if (!may_reduce(dtype, op) || op == ReduceOp::avg || count == 0) return;
+    if (!may_reduce(dtype, op) || has_form(op, ReductionForm::average) || count == 0) return;
     const size_t element = size_of(dtype), bytes = count * element;
     auto* const to = static_cast<std::byte*>(dst);
     std::memcpy(to, identity_of(dtype, op).data(), element);

@@ -104,10 +104,6 @@ void finish(const PartialJob& job, Stack& stack, size_t begin, size_t count) {
     }
 }
 
-bool is_half(Dtype dtype) {
-    return dtype == Dtype::f16 || dtype == Dtype::bf16;
-}
-
 }  // namespace
 
 bool are_halves(RankRange left, RankRange right, uint32_t ranks) {
@@ -130,8 +126,8 @@ std::vector<RankRange> subtrees_of(std::span<const uint32_t> members, uint32_t r
 }
 
 Dtype partial_type(Dtype dtype) {
-    const bool is_f8 = dtype == Dtype::f8e4m3fn || dtype == Dtype::f8e5m2;
-    return is_half(dtype) || is_f8 ? Dtype::f32 : dtype;
+    const TypeRow* row = find_type(static_cast<uint64_t>(dtype));
+    return row != nullptr && is_narrow(*row) ? Dtype::f32 : dtype;
 }
 
 void widen(void* partial, const void* values, size_t count, Dtype dtype) {

@@ -44,11 +44,6 @@ void divide_floats(void* data, size_t count, Dtype dtype, uint64_t divisor) {
     kernels().divide({dsts, srcs, count * size_of(dtype)}, dtype, divisor);
 }
 
-// A sum in the network is one, whatever was done to its values before or will be done after.
-ReduceOp combining(ReduceOp op) {
-    return op == ReduceOp::avg || op == ReduceOp::premul_sum ? ReduceOp::sum : op;
-}
-
 constexpr size_t scaled_bytes = 2048;  // Of each source at a time: they fit into the nearest cache.
 
 // `scaled_bytes` of the scalar's copies, for a product with another buffer.

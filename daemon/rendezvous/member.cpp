@@ -246,15 +246,17 @@ void Rendezvous::end_unproven(const GroupId& group, const NodeId& node, Time now
 
 void Rendezvous::commit(const GroupId& group, const std::vector<wire::Tag>& tags, Time now) {
     const Reservation reservation = take(group);
-    Opened opened{reservation.prepare, {}, {}};
+    Opened opened{reservation.prepare, {}, {}, {}};
     for (const wire::GroupMemberRecord& member : reservation.prepare.members) {
         if (member.node != config_.self) continue;
         const Owned at = own_.find(member.request);
         Own& own = at->second;
-        if (own.withdrawn)
+        if (own.withdrawn) {
             opened.gone.push_back(Rank{member.rank});
-        else
+        } else {
             opened.ranks.emplace_back(member.request, Rank{member.rank});
+            if (!own.local) opened.proof = own.proof;
+        }
         if (leader_of(own) != reservation.leader)
             send(leader_of(own), wire::GroupWithdraw{member.request, own.open.key, true, false}, own.payer);
         if (own.second != reservation.leader) leave_second(own, false);

@@ -104,7 +104,8 @@ struct Send {  // by the control log: once and in order to that incarnation of t
 struct Opened {  // a group is committed; once on each node with members
     wire::GroupPrepare group;
     std::vector<std::pair<wire::RequestId, Rank>> ranks;  // ranks of this node
-    std::vector<Rank> gone;  // ranks of this node whose process ended meanwhile [R12]
+    std::vector<Rank> gone;           // ranks of this node whose process ended meanwhile [R12]
+    std::optional<ProofKey> proof{};  // of these ranks; none: a local group, or all of them are gone
 };
 struct Failed {  // an open of this node has failed
     wire::RequestId request;

@@ -167,7 +167,7 @@ void Connection::on_class_payload(Time now) {
 }
 
 void Connection::deliver(Class cls) {
-    Incoming& in = in_[index(cls)];
+    Incoming& in = in_[index_of(cls)];
     auto stage = std::move(in.stage);
     const size_t bytes = std::exchange(in.bytes, 0);
     if (receiver_) receiver_->on_bytes(cls, {stage.get(), bytes});
@@ -175,7 +175,7 @@ void Connection::deliver(Class cls) {
 }
 
 void Connection::note_received(Class cls, size_t bytes, Time now) {
-    received_[index(cls)] += bytes;
+    received_[index_of(cls)] += bytes;
     const uint64_t unreported =
         std::reduce(received_.begin(), received_.end()) - std::reduce(reported_.begin(), reported_.end());
     ack_at_ = unreported >= ack_bytes ? now : std::min(ack_at_, now + ack_delay);
@@ -279,7 +279,7 @@ size_t Connection::room(Class cls) const {
     if (allows_direct_ && cls != Class::control &&
         (direct_bytes_ >= direct_bytes_per_turn || stream_->wants_writable()))
         return 0;
-    const size_t max = shared_->send_buffer_max[index(cls)], used = out_[index(cls)].bytes();
+    const size_t max = shared_->send_buffer_max[index_of(cls)], used = out_[index_of(cls)].bytes();
     return max - std::min(max, used);
 }
 
@@ -289,12 +289,12 @@ void Connection::write(Class cls, std::span<const Bytes> parts) {
     for (const Bytes part : parts) bytes += part.size();
     if (may_write_directly(bytes)) return write_directly(cls, parts, bytes);
     if (ended_) return;  // by what was to leave before it
-    RecordQueue& queue = out_[index(cls)];
+    RecordQueue& queue = out_[index_of(cls)];
     const size_t before = queue.bytes();
     queue.append(static_cast<uint8_t>(cls), parts, mode_ == Mode::tls ? tls_payload_max : plain_payload_max,
                  shared_->pool);
-    written_[index(cls)] += queue.bytes() - before;
-    if (queue.bytes() > shared_->send_buffer_max[index(cls)])
+    written_[index_of(cls)] += queue.bytes() - before;
+    if (queue.bytes() > shared_->send_buffer_max[index_of(cls)])
         fail(CloseCode::send_overflow, "the peer does not read what it is sent", here);
 }
 
@@ -366,7 +366,7 @@ void Connection::write_directly(Class cls, std::span<const Bytes> parts, size_t 
     }
     if (used > 0) put(Bytes(scratch).first(used));
     if (step != Stream::Step::failed) step = stream_->flush();
-    written_[index(cls)] += bytes;
+    written_[index_of(cls)] += bytes;
     direct_bytes_ += bytes;
     if (step == Stream::Step::failed) lost(stream_->why());
 }

@@ -109,8 +109,8 @@ class Connection {
 
     size_t room(Class cls) const;
     void write(Class cls, std::span<const Bytes> parts);
-    uint64_t written(Class cls) const { return written_[index(cls)]; }
-    uint64_t acknowledged(Class cls) const { return acknowledged_[index(cls)]; }
+    uint64_t written(Class cls) const { return written_[index_of(cls)]; }
+    uint64_t acknowledged(Class cls) const { return acknowledged_[index_of(cls)]; }
     void set_receiver(ByteReceiver* receiver) { receiver_ = receiver; }
     void hold_credit(bool held);
     void close(uint64_t code, const std::string& reason);
@@ -125,7 +125,6 @@ class Connection {
         size_t bytes = 0;
     };
 
-    static size_t index(Class cls) { return static_cast<size_t>(cls); }
     bool reading_waits() const;
     uint64_t work() const;
     void secure();

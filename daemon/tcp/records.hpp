@@ -13,12 +13,10 @@
 #include <vector>
 
 #include "core/bytes.hpp"
+#include "core/class.hpp"
 #include "quic/config.hpp"
 
 namespace nexar::tcp {
-
-using quic::Class;
-using quic::class_count;
 
 enum class RecordKind : uint8_t {  // below class_count: bytes of that class
     acknowledge = 8,               // four u64: the bytes of each class that have come

@@ -27,13 +27,10 @@ class QuicCarrier::Conn final : public connections::CarriedConnection, public qu
   public:
     explicit Conn(quic::Connection& quic) : quic_(&quic) {}
 
-    size_t room(link::Class cls) const override { return quic_->room(static_cast<quic::Class>(cls)); }
-    void write(link::Class cls, std::span<const Bytes> parts) override {
-        quic_->write(static_cast<quic::Class>(cls), parts);
-    }
-    connections::Progress progress(link::Class cls) const override {
-        const auto c = static_cast<quic::Class>(cls);
-        return {quic_->written(c), quic_->acknowledged(c)};
+    size_t room(Class cls) const override { return quic_->room(cls); }
+    void write(Class cls, std::span<const Bytes> parts) override { quic_->write(cls, parts); }
+    connections::Progress progress(Class cls) const override {
+        return {quic_->written(cls), quic_->acknowledged(cls)};
     }
     void close(uint64_t code, const std::string& reason) override { quic_->close(code, reason); }
     void hold_credit(bool held) override { quic_->hold_credit(held); }
@@ -42,9 +39,7 @@ class QuicCarrier::Conn final : public connections::CarriedConnection, public qu
         quic_->set_receiver(receiver ? this : nullptr);
     }
     Duration rtt() const override { return quic_->stats().rtt; }
-    void on_bytes(quic::Class cls, Bytes bytes) override {
-        receiver_->on_bytes(static_cast<link::Class>(cls), bytes);
-    }
+    void on_bytes(Class cls, Bytes bytes) override { receiver_->on_bytes(cls, bytes); }
 
   private:
     quic::Connection* quic_;                     // the endpoint's; outlives this object

@@ -53,14 +53,13 @@ class TcpCarrier::Conn final : public connections::CarriedConnection, private tc
     Time rate_at{};  // when to look at the socket's rate again
 
     // ---- connections::CarriedConnection
-    size_t room(link::Class cls) const override { return machine->room(static_cast<tcp::Class>(cls)); }
-    void write(link::Class cls, std::span<const Bytes> parts) override {
-        machine->write(static_cast<tcp::Class>(cls), parts);
+    size_t room(Class cls) const override { return machine->room(cls); }
+    void write(Class cls, std::span<const Bytes> parts) override {
+        machine->write(cls, parts);
         carrier_->touch(*this);
     }
-    connections::Progress progress(link::Class cls) const override {
-        const auto c = static_cast<tcp::Class>(cls);
-        return {machine->written(c), machine->acknowledged(c)};
+    connections::Progress progress(Class cls) const override {
+        return {machine->written(cls), machine->acknowledged(cls)};
     }
     void close(uint64_t code, const std::string& reason) override {
         machine->close(code, reason);
@@ -82,15 +81,11 @@ class TcpCarrier::Conn final : public connections::CarriedConnection, private tc
     }
 
   private:
-    void on_bytes(tcp::Class cls, Bytes bytes) override {
-        if (receiver_) receiver_->on_bytes(static_cast<link::Class>(cls), bytes);
+    void on_bytes(Class cls, Bytes bytes) override {
+        if (receiver_) receiver_->on_bytes(cls, bytes);
     }
-    MutableBytes place(tcp::Class cls) override {
-        return receiver_ ? receiver_->place(static_cast<link::Class>(cls)) : MutableBytes();
-    }
-    void placed(tcp::Class cls, size_t bytes) override {
-        receiver_->placed(static_cast<link::Class>(cls), bytes);
-    }
+    MutableBytes place(Class cls) override { return receiver_ ? receiver_->place(cls) : MutableBytes(); }
+    void placed(Class cls, size_t bytes) override { receiver_->placed(cls, bytes); }
     TcpCarrier* carrier_;
     connections::Receiver* receiver_ = nullptr;
 };

@@ -22,7 +22,6 @@
 
 using namespace nexar;
 using namespace std::chrono_literals;
-using quic::Class;
 using quic::Event;
 using transport::QuicPort;
 

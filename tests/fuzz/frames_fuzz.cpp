@@ -12,9 +12,9 @@ using namespace nexar;
 
 struct Sink final : link::Channel {
     size_t written = 0;
-    size_t room(link::Class) const override { return 1 << 20; }
-    size_t held(link::Class) const override { return 0; }
-    void write(link::Class, std::span<const Bytes> parts) override {
+    size_t room(Class) const override { return 1 << 20; }
+    size_t held(Class) const override { return 0; }
+    void write(Class, std::span<const Bytes> parts) override {
         for (const Bytes part : parts) written += part.size();
     }
 };
@@ -74,7 +74,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     bool garbage = false;
     while (in.left() > 3 && !garbage) {
         const auto first = in.get<uint8_t>();
-        const auto cls = static_cast<link::Class>(first % link::class_count);
+        const auto cls = static_cast<Class>(first % class_count);
         const size_t length = in.get<uint16_t>();
         const Bytes piece = in.take(std::min(length, in.left()));
         const MutableBytes place =

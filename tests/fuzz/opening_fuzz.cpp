@@ -10,15 +10,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     Reader in(std::as_bytes(std::span(data, size)));
     size_t greeted = 0, taken = 0;
     while (in.left() > 3) {
-        const auto cls = static_cast<link::Class>(in.get<uint8_t>() % link::class_count);
+        const auto cls = static_cast<Class>(in.get<uint8_t>() % class_count);
         const size_t length = in.get<uint16_t>();
         if (!opening.on_bytes(cls, in.take(std::min(length, in.left())))) break;
         if (length % 2 == 0)
             while (auto greeting = opening.poll_greeting()) greeted += greeting->size();
     }
     while (auto greeting = opening.poll_greeting()) greeted += greeting->size();
-    for (size_t cls = 0; cls < link::class_count; ++cls)
-        taken += opening.take(static_cast<link::Class>(cls)).size();
+    for (size_t cls = 0; cls < class_count; ++cls) taken += opening.take(static_cast<Class>(cls)).size();
     if (greeted + taken > size || (greeted > 0 && !opening.preamble())) std::abort();
     return 0;
 }

@@ -190,6 +190,14 @@ class Asking(Case):
         self.assertEqual([a["arguments"]["token"] for a in daemon.asked], ["t1", "t2", "t3"])
         self.assertEqual(ctl("--socket", self.socket, "cluster", "join").returncode, 2)
 
+    def test_tune_of_a_daemon_without_a_cost_model_names_both_versions(self):
+        results = {"status": {"version": "9.8.7", "state": "running"}, "tune": {"model": {}}}
+        self.daemon(lambda request: {"ok": True, "result": results[request["command"]]})
+        for words in (["--forget"], ["--node-index", 0, "--secret-file", "/nowhere"]):
+            done = ctl("--socket", self.socket, "tune", *words)
+            self.assertEqual((done.returncode, done.stdout), (1, ""), done.stderr)
+            self.assertRegex(done.stderr, "^nexarctl: tune: .* no cost model.* nexard 9[.]8[.]7.* nexarctl [0-9]")
+
     def test_plan_of_a_group_uses_where_its_ranks_are(self):
         self.daemon(lambda request: {"ok": True, "result": {
             "group": "g", "node_of_rank": [0, 1, 0, 1], "nodes": [{"node": "aa", "host": "alpha"}, {"node": "bb"}],
@@ -269,7 +277,7 @@ class Local(Case):
         for bad in ([], ["nonsense"], ["token"], ["token", "revoke"], ["run"], ["run", "-n", "2"], ["run", "-n", "2", "--"],
                     ["run", "-n", "0", "--", "true"], ["status", "--", "x"], ["run", "-n", "1", "--nodes", "2", "--", "true"],
                     ["run", "-n", "1", "--nodes", "2", "--node-index", "2", "--", "true"],
-                    ["run", "-n", "1024", "--nodes", "5", "--", "true"]):
+                    ["run", "-n", "1024", "--nodes", "5", "--", "true"], ["tune", "--secret-file", "x"]):
             done = ctl(*bad)
             self.assertEqual((done.returncode, done.stdout), (2, ""), bad)
             self.assertEqual((done.stderr.count("\n"), done.stderr[:8]), (1, "nexarctl"), done.stderr)
@@ -294,6 +302,7 @@ class Local(Case):
                            (["run", "-n", "1", "--nodes", "3", "--secret-file", "/nowhere", "--", "x"],
                             ("--node-index is missing", "0 on the first host, 2 on the last")),
                            (["run", "-np", "2", "--", "x"], ("write -n N for N ranks",)),
+                           (["tune", "--nodes", "3"], ("--node-index is missing", "0 on the first host, 2 on the last")),
                            (["plan", "--bytes", "lots"], ("plan: ", "'lots'", "K, M, G or T"))):
             output = ctl(*bad).stderr
             for word in words:

@@ -144,7 +144,7 @@ def test_a_busy_host_is_not_measured_unless_it_is_wanted(cluster):
     job = Job([cluster[1], cluster[1]], hangs, name="busy")
     job.await_marks()
     eventually(lambda: cluster[1].status()["ops_in_flight"] > 0, "the operation to be in flight")
-    answer = ended(started(cluster[1], "tune", "--secret-file", "/dev/null", "--json"), expect=1)
+    answer = ended(started(cluster[1], "tune", "--node-index", 0, "--secret-file", "/dev/null", "--json"), expect=1)
     equal(answer["error"]["name"], "BAD_STATE", "of a busy host")
     contains(answer["error"]["text"], "1 operation is in flight")
     job.go()

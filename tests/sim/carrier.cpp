@@ -19,11 +19,11 @@ struct SimPort::End final : connections::CarriedConnection {
     std::unique_ptr<Pipe> out;  // to the other end
     Duration round_trip{};
 
-    size_t room(link::Class cls) const override { return open ? out->room(cls) : 0; }
-    void write(link::Class cls, std::span<const Bytes> parts) override {
+    size_t room(Class cls) const override { return open ? out->room(cls) : 0; }
+    void write(Class cls, std::span<const Bytes> parts) override {
         if (open) out->write(cls, parts);
     }
-    connections::Progress progress(link::Class cls) const override { return out->progress(cls); }
+    connections::Progress progress(Class cls) const override { return out->progress(cls); }
     void close(uint64_t code, const std::string& reason) override { internet->close(*this, code, reason); }
     void hold_credit(bool) override {}
     void set_receiver(connections::Receiver* to) override { receiver = to; }
@@ -97,7 +97,7 @@ void Internet::connect(SimPort& from, ConnectionId id, const std::string& addres
 namespace {
 
 // As TCP does it: what has a place is put there.
-void place(connections::Receiver& receiver, link::Class cls, Bytes bytes) {
+void place(connections::Receiver& receiver, Class cls, Bytes bytes) {
     while (!bytes.empty()) {
         const MutableBytes at = receiver.place(cls);
         const size_t n = std::min(at.empty() ? size_t{128} : at.size(), bytes.size());
@@ -116,7 +116,7 @@ void place(connections::Receiver& receiver, link::Class cls, Bytes bytes) {
 void Internet::make_pipe(SimPort::End& from, SimPort::End& to) {
     from.out = sim::make_pipe(
         from.port->kind != connections::CarrierKind::quic, clock_, shape_,
-        [this, &from, &to](link::Class cls, Bytes bytes) {
+        [this, &from, &to](Class cls, Bytes bytes) {
             if (to.port->dead || !to.open || !to.receiver) return;
             if (to.kind() == connections::CarrierKind::quic)
                 to.receiver->on_bytes(cls, bytes);
@@ -124,7 +124,7 @@ void Internet::make_pipe(SimPort::End& from, SimPort::End& to) {
                 place(*to.receiver, cls, bytes);
             to.port->events->on_received(to.id);
             to.port->after_input();
-            if (cls == link::Class::control) acknowledge(from);
+            if (cls == Class::control) acknowledge(from);
         },
         [&from] {
             if (from.port->dead || !from.open) return;

@@ -29,22 +29,22 @@ struct NetworkShape {
 // One direction of one channel generation.
 class Pipe : public link::Channel {
   public:
-    using Deliver = std::function<void(link::Class, Bytes)>;
+    using Deliver = std::function<void(Class, Bytes)>;
 
     bool is_ahead = false;  // its sender is of a later version, with longer frames; each write is one frame
 
     virtual ~Pipe() { close(); }
     Pipe(const Pipe&) = delete;
 
-    size_t room(link::Class cls) const override {
+    size_t room(Class cls) const override {
         const Stream& s = streams_[size_t(cls)];
         return s.queued >= shape_.room ? 0 : shape_.room - s.queued;
     }
-    size_t held(link::Class cls) const override {
+    size_t held(Class cls) const override {
         const Stream& s = streams_[size_t(cls)];
         return s.written - s.arrived;
     }
-    void write(link::Class cls, std::span<const Bytes> parts) override {
+    void write(Class cls, std::span<const Bytes> parts) override {
         Stream& s = streams_[size_t(cls)];
         std::vector<std::byte> block;
         for (Bytes part : parts) block.insert(block.end(), part.begin(), part.end());
@@ -54,7 +54,7 @@ class Pipe : public link::Channel {
         send(cls, std::move(block));
     }
     // What has arrived counts as acknowledged.
-    connections::Progress progress(link::Class cls) const {
+    connections::Progress progress(Class cls) const {
         const Stream& s = streams_[size_t(cls)];
         return {s.written, s.arrived};
     }
@@ -74,7 +74,7 @@ class Pipe : public link::Channel {
     Pipe(Clock& clock, const NetworkShape& shape, Deliver deliver, std::function<void()> room_again)
         : clock_(clock), shape_(shape), deliver_(std::move(deliver)), room_again_(std::move(room_again)) {}
 
-    virtual void send(link::Class cls, std::vector<std::byte> block) = 0;
+    virtual void send(Class cls, std::vector<std::byte> block) = 0;
     virtual void let_go() = 0;  // what has come while it was blocked
     Duration latency() { return shape_.latency_min + clock_.some(shape_.jitter); }
     void at(Time when, std::function<void()> act) {
@@ -87,7 +87,7 @@ class Pipe : public link::Channel {
     const NetworkShape& shape_;
     Deliver deliver_;
     std::function<void()> room_again_;
-    std::array<Stream, link::class_count> streams_;
+    std::array<Stream, class_count> streams_;
     bool blocked_ = false;
     std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
@@ -99,17 +99,17 @@ class QuicPipe final : public Pipe {
 
   private:
     // In order within a class; the classes overtake one another.
-    void send(link::Class cls, std::vector<std::byte> block) override {
+    void send(Class cls, std::vector<std::byte> block) override {
         streams_[size_t(cls)].blocks.push_back(std::move(block));
         Time& last = last_[size_t(cls)];
         last = std::max(last, clock_.now() + latency());
         at(last, [this, cls] { arrive(cls); });
     }
     void let_go() override {
-        for (size_t c = 0; c < link::class_count; ++c)
-            for (; held_[c] > 0; --held_[c]) arrive(static_cast<link::Class>(c));
+        for (size_t c = 0; c < class_count; ++c)
+            for (; held_[c] > 0; --held_[c]) arrive(static_cast<Class>(c));
     }
-    void arrive(link::Class cls) {
+    void arrive(Class cls) {
         Stream& s = streams_[size_t(cls)];
         if (blocked_) {
             ++held_[size_t(cls)];
@@ -132,8 +132,8 @@ class QuicPipe final : public Pipe {
         if (*alive) room_again_();
     }
 
-    std::array<size_t, link::class_count> held_{};
-    std::array<Time, link::class_count> last_{};
+    std::array<size_t, class_count> held_{};
+    std::array<Time, class_count> last_{};
 };
 
 // Records of one stream. The kernel takes so many bytes as a window has; the receiver has a write when its
@@ -148,11 +148,11 @@ class TcpPipe final : public Pipe {
 
   private:
     struct Record {
-        link::Class cls;
+        Class cls;
         std::vector<std::byte> bytes;
         bool is_last;
     };
-    void send(link::Class cls, std::vector<std::byte> block) override {
+    void send(Class cls, std::vector<std::byte> block) override {
         streams_[size_t(cls)].blocks.push_back(std::move(block));
         take();
     }
@@ -166,7 +166,7 @@ class TcpPipe final : public Pipe {
     // The most urgent class; one that was passed over often enough comes first.
     std::optional<size_t> pick() {
         std::optional<size_t> best;
-        for (size_t c = 0; c < link::class_count; ++c) {
+        for (size_t c = 0; c < class_count; ++c) {
             if (streams_[c].blocks.empty()) continue;
             if (passed_over_[c] >= starving_records) return c;
             if (!best) best = c;
@@ -177,13 +177,13 @@ class TcpPipe final : public Pipe {
         while (in_flight_ < window) {
             const auto chosen = pick();
             if (!chosen) return;
-            for (size_t c = 0; c < link::class_count; ++c)
+            for (size_t c = 0; c < class_count; ++c)
                 if (c != *chosen && !streams_[c].blocks.empty()) ++passed_over_[c];
             passed_over_[*chosen] = 0;
-            leave(static_cast<link::Class>(*chosen));
+            leave(static_cast<Class>(*chosen));
         }
     }
-    void leave(link::Class cls) {
+    void leave(Class cls) {
         Stream& s = streams_[size_t(cls)];
         size_t& done = taken_[size_t(cls)];
         const std::vector<std::byte>& block = s.blocks.front();
@@ -220,9 +220,9 @@ class TcpPipe final : public Pipe {
         if (*alive) room_again_();
     }
 
-    std::array<size_t, link::class_count> taken_{};  // of each class's first block
-    std::array<unsigned, link::class_count> passed_over_{};
-    std::array<std::vector<std::byte>, link::class_count> stages_;
+    std::array<size_t, class_count> taken_{};  // of each class's first block
+    std::array<unsigned, class_count> passed_over_{};
+    std::array<std::vector<std::byte>, class_count> stages_;
     std::deque<Record> held_;
     size_t in_flight_ = 0;
     Time last_{};

@@ -23,7 +23,7 @@ std::unique_ptr<Pipe> Cluster::make_pipe_of(uint32_t from, uint32_t to, size_t m
     const Link& l = link(from, to);
     Host& sender = *hosts[from];
     Host& receiver = *hosts[to];
-    const auto deliver = [&receiver, m, from](link::Class cls, Bytes bytes) {
+    const auto deliver = [&receiver, m, from](Class cls, Bytes bytes) {
         if (receiver.dead) return;
         if (m == 0) receiver.engine->on_received(receiver.cluster_.clock.now(), link::PeerIndex(from));
         receiver.meshes[m]->on_bytes(link::PeerIndex(from), cls, bytes);

@@ -61,13 +61,19 @@ std::map<std::string, uint32_t> element_sizes() {
 // In the form of the file, so that there is one check.
 nexar::Result<nexar::collectives::CostModel> model_from_list(const std::string& numbers) {
     std::string text, rest = numbers + ",";
-    for (const char* name : {"small_start_ns", "small_ps_per_byte", "bulk_start_ns", "bulk_ps_per_byte",
-                             "memory_ps_per_byte", "shared_ps_per_byte"}) {
+    for (const auto& each : nexar::collectives::cost_parameters) {
         const size_t end = rest.find(',');
-        text += std::string(name) + " = " + rest.substr(0, end) + "\n";
+        text += std::string(each.name) + " = " + rest.substr(0, end) + "\n";
         rest.erase(0, end == std::string::npos ? end : end + 1);
     }
     return nexar::collectives::model_from(rest.empty() ? text : text + rest);
+}
+
+std::string parameter_names() {
+    std::string out;
+    for (const auto& each : nexar::collectives::cost_parameters)
+        out += (out.empty() ? "" : ",") + std::string(each.name);
+    return out;
 }
 
 class Plan final : public Command {
@@ -88,9 +94,7 @@ class Plan final : public Command {
         options.count(
             "--ring-nodes", ring_nodes_, 0, 65536,
             "all_reduce: a ring on up to so many hosts, and not on more; 0: the cost model decides");
-        options.text("--model", model_,
-                     "the cost model, as six numbers: small_start_ns,small_ps_per_byte,bulk_start_ns,"
-                     "bulk_ps_per_byte,memory_ps_per_byte,shared_ps_per_byte");
+        options.text("--model", model_, "the cost model, as six numbers: " + parameter_names());
         options.choice("--algorithms", algorithms_, {"automatic", "doubling", "halving", "ring"},
                        "what the cost model chooses from");
         options.bytes("--segment", table_.segment_bytes, "bytes of a segment");
@@ -148,7 +152,7 @@ json candidates_of(const PlanQuestion& question, const Layout& layout) {
     json out = json::array();
     for (const auto& one : nexar::collectives::explain(question.shape, layout, question.table))
         out.push_back({{"algorithm", name_of(one.algorithm)},
-                       {"class", one.cls == nexar::link::Class::bulk ? "bulk" : "small"},
+                       {"class", one.cls == nexar::Class::bulk ? "bulk" : "small"},
                        {"starts", one.terms.starts},
                        {"wire_bytes", one.terms.wire_bytes},
                        {"memory_bytes", one.terms.memory_bytes},
@@ -179,13 +183,16 @@ std::string render_candidates(const json& p) {
 }  // namespace
 
 nexar::collectives::CostModel model_of(const json& m) {
-    const auto number = [&](const char* key) {
-        return static_cast<uint32_t>(std::min<uint64_t>(count_of(m, key), UINT32_MAX));
-    };
-    return {{number("small_start_ns"), number("small_ps_per_byte")},
-            {number("bulk_start_ns"), number("bulk_ps_per_byte")},
-            number("memory_ps_per_byte"),
-            number("shared_ps_per_byte")};
+    nexar::collectives::CostModel out;
+    for (const auto& each : nexar::collectives::cost_parameters)
+        each.in(out) = static_cast<uint32_t>(std::min<uint64_t>(count_of(m, each.name), UINT32_MAX));
+    return out;
+}
+
+json model_json(const nexar::collectives::CostModel& model) {
+    json out = json::object();
+    for (const auto& each : nexar::collectives::cost_parameters) out[each.name] = each.of(model);
+    return out;
 }
 
 bool read_group(const json& answer, PlanQuestion& question) {
@@ -250,7 +257,7 @@ nexar::Result<json> plan_report(const PlanQuestion& asked) {
                 {"ranks", layout.size()},
                 {"nodes", layout.nodes()},
                 {"algorithm", name_of(plan.algorithm)},
-                {"class", plan.cls == nexar::link::Class::bulk ? "bulk" : "small"},
+                {"class", plan.cls == nexar::Class::bulk ? "bulk" : "small"},
                 {"chunk_bytes", plan.chunk_bytes},
                 {"segments", plan.segments},
                 {"lanes", plan.lanes},

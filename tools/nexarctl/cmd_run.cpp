@@ -18,6 +18,7 @@
 #include "nexarctl/daemon_check.hpp"
 #include "nexarctl/descriptor.hpp"
 #include "nexarctl/launcher.hpp"
+#include "nexarctl/node_index.hpp"
 #include "nexarctl/options.hpp"
 #include "nexarctl/rank_process.hpp"
 #include "nexarctl/secret_file.hpp"
@@ -143,13 +144,8 @@ class Run final : public Command {
     std::string complaint(const Context& context) {
         if (context.rest.empty()) return "no command; write it after '--': nexarctl run -n 4 -- ./program";
         if (nodes_ * ranks_ > world_max) return "a group has at most " + std::to_string(world_max) + " ranks";
-        if (nodes_ > 1 && !node_index_)
-            return "--node-index is missing: with --nodes " + std::to_string(nodes_) +
-                   " it is 0 on the first host, " + std::to_string(nodes_ - 1) + " on the last";
+        if (std::string wrong = node_index_complaint(nodes_, node_index_); !wrong.empty()) return wrong;
         const uint64_t index = node_index_.value_or(0);
-        if (index >= nodes_)
-            return "--node-index " + std::to_string(index) + " is not below --nodes " +
-                   std::to_string(nodes_);
         job_.ranks = static_cast<uint32_t>(ranks_);
         job_.first_rank = static_cast<uint32_t>(index * ranks_);
         job_.world = static_cast<uint32_t>(nodes_ * ranks_);

@@ -3,11 +3,13 @@
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 #include "nexarctl/client.hpp"
 #include "nexarctl/commands.hpp"
 #include "nexarctl/daemon_check.hpp"
+#include "nexarctl/node_index.hpp"
 #include "nexarctl/options.hpp"
 #include "nexarctl/plan_report.hpp"
 #include "nexarctl/secret_file.hpp"
@@ -18,33 +20,16 @@
 namespace nexarctl {
 
 using json = nlohmann::ordered_json;
-using nexar::collectives::CostModel;
 
 namespace {
 
 constexpr uint64_t tuned_hosts_max = 1024;
 
-json model_json(const CostModel& m) {
-    return {{"small_start_ns", m.small.start_ns},         {"small_ps_per_byte", m.small.ps_per_byte},
-            {"bulk_start_ns", m.bulk.start_ns},           {"bulk_ps_per_byte", m.bulk.ps_per_byte},
-            {"memory_ps_per_byte", m.memory_ps_per_byte}, {"shared_ps_per_byte", m.shared_ps_per_byte}};
-}
-
-const char* meaning(const std::string& name) {
-    if (name == "small_start_ns") return "one more transfer by the control loops, without its bytes";
-    if (name == "small_ps_per_byte") return "each byte of it";
-    if (name == "bulk_start_ns") return "one more transfer by the shards, without its bytes";
-    if (name == "bulk_ps_per_byte") return "each byte of it";
-    if (name == "shared_ps_per_byte")
-        return "each byte of all hosts together, where they share what carries it";
-    return "combining or copying a byte on a host";
-}
-
 std::string render_tuning(const json& report) {
     Table table({"PARAMETER", ">BEFORE", ">NOW", "WHAT IT IS"});
-    for (const auto& [name, value] : report["model"].items())
-        table.row({name, std::to_string(count_of(report["before"], name.c_str())),
-                   std::to_string(value.get<uint64_t>()), meaning(name)});
+    for (const auto& each : nexar::collectives::cost_parameters)
+        table.row({each.name, std::to_string(count_of(report["before"], each.name)),
+                   std::to_string(count_of(report["model"], each.name)), each.meaning});
     std::string out = table.text();
     if (has(report, "host_ns"))
         out += "an operation that stays on the host takes " +
@@ -59,7 +44,8 @@ std::string render_tuning(const json& report) {
 class Tune final : public Command {
     void declare(Options& options) override {
         options.count("--nodes", nodes_, 2, tuned_hosts_max, "hosts on which this command is started");
-        options.count("--node-index", node_index_, 0, tuned_hosts_max - 1, "index of this host, from 0");
+        options.count("--node-index", node_index_, 0, tuned_hosts_max - 1,
+                      "index of this host, from 0; needed to measure");
         options.text("--secret-file", secret_file_, "a secret, the same on all hosts");
         options.number("--seconds", seconds_, 1, 60, "about how long it measures");
         options.flag("--dry-run", dry_run_, "measure and show, and change nothing");
@@ -70,10 +56,13 @@ class Tune final : public Command {
     }
 
     int run(const Context& context) override {
+        const std::string wrong = forget_ ? std::string() : complaint();
+        if (!wrong.empty()) return show_error(context, {exit_usage, "tune: " + wrong, "INVALID_ARGUMENT"});
         Reply current =
             ask(context.socket, "tune", forget_ ? R"({"forget": true})" : "{}", change_timeout_ms);
         if (current.exit != exit_ok) return show_error(context, current);
         const json known = json::parse(current.text, nullptr, false);
+        if (!has(known, "model") || !has(known, "before")) return show_error(context, other_version(context));
         if (forget_)
             return show(context, {{"model", known["model"]}, {"before", known["before"]}, {"stored", true}});
         if (auto why = refusal(context); why.exit != exit_ok) return show_error(context, why);
@@ -97,6 +86,27 @@ class Tune final : public Command {
         return exit_ok;
     }
 
+    // What is wrong with the options together; empty: nothing.
+    std::string complaint() const {
+        if (std::string wrong = node_index_complaint(nodes_, node_index_); !wrong.empty()) return wrong;
+        if (secret_file_.empty())
+            return "--secret-file is needed: ranks of several hosts share a secret (openssl rand -hex 32 > "
+                   "FILE)";
+        return {};
+    }
+
+    // Of an answer without a cost model.
+    static Reply other_version(const Context& context) {
+        const Reply status = ask(context.socket, "status", "{}");
+        const std::string version = text_of(json::parse(status.text, nullptr, false), "version");
+        return {exit_failed,
+                "tune: the daemon's answer has no cost model. It is nexard " +
+                    (version.empty() ? "of an unknown version" : version) +
+                    ", this is nexarctl " NEXAR_VERSION_TEXT
+                    ": use the nexarctl of the daemon's version, or restart the daemon with this one",
+                "PROTOCOL_ERROR"};
+    }
+
     // Why it does not measure now; exit_ok: it does.
     Reply refusal(const Context& context) const {
         const Reply answer = ask(context.socket, "status", "{}");
@@ -117,19 +127,12 @@ class Tune final : public Command {
     }
 
     nexar::Result<TuneJob> job_of(const Context& context) const {
-        if (node_index_ >= nodes_)
-            return nexar::fail(nexar::Errc::invalid_argument,
-                               "--node-index is below --nodes, " + std::to_string(nodes_));
-        if (secret_file_.empty())
-            return nexar::fail(nexar::Errc::invalid_argument,
-                               "--secret-file is needed: ranks of several hosts share a secret (openssl rand "
-                               "-hex 32 > FILE)");
         TuneJob job;
         NEXAR_TRY(job.secret, read_secret(secret_file_));
         job.session_socket = session_socket();
         job.group = "nexar-tune";
         job.nodes = static_cast<uint32_t>(nodes_);
-        job.index = static_cast<uint32_t>(node_index_);
+        job.index = static_cast<uint32_t>(node_index_.value_or(0));
         job.seconds = seconds_;
         job.plan_of_group = [&context, name = job.group]() -> nexar::Result<PlanQuestion> {
             const Reply reply = ask(context.socket, "plan", json{{"group", name}}.dump());
@@ -142,7 +145,8 @@ class Tune final : public Command {
         return job;
     }
 
-    uint64_t nodes_ = 2, node_index_ = 0;
+    uint64_t nodes_ = 2;
+    std::optional<uint64_t> node_index_;
     std::string secret_file_;
     double seconds_ = 5;
     bool dry_run_ = false, force_ = false, forget_ = false;

@@ -19,8 +19,9 @@ struct PlanQuestion {
 };
 nexar::Result<nlohmann::ordered_json> plan_report(const PlanQuestion& question);
 std::string render_plan(const nlohmann::ordered_json& report);
-// The cost model of a daemon's answer; what is missing is 0.
+// The cost model of a daemon's answer; what is missing is 0. And as one.
 nexar::collectives::CostModel model_of(const nlohmann::ordered_json& object);
+nlohmann::ordered_json model_json(const nexar::collectives::CostModel& model);
 // A group's table and the nodes of its ranks, out of the answer to `plan`. False: it names no ranks.
 bool read_group(const nlohmann::ordered_json& answer, PlanQuestion& question);
 

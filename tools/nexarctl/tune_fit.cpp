@@ -5,10 +5,10 @@
 
 namespace nexarctl {
 
+using nexar::Class;
 using nexar::collectives::CostModel;
 using nexar::collectives::LinkCost;
 using nexar::collectives::picoseconds;
-using nexar::link::Class;
 
 namespace {
 

@@ -37,7 +37,7 @@ Task<> all_reduce_schedule(MeshLane& lane, const TwoLevelOp& op, Geometry at) {
     const Extents accumulator = outs[0];
     Vector<Extents> results = outs;
     if (!at.alone()) results.resize(1);
-    if (op.descriptor.op == ReduceOp::avg) drop_shared(results);
+    if (at.divides()) drop_shared(results);
 
     co_await done(lane.job(at.combine(results, std::move(ins))));
     if (op.plan.algorithm == Algorithm::doubling_all_reduce)

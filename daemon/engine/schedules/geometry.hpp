@@ -23,11 +23,10 @@ class Geometry {
     bool alone() const { return nodes() == 1; }
     size_t bytes() const { return range_.count * element_bytes_; }
     collectives::Arithmetic arithmetic() const {
-        const ReduceOp op = op_.descriptor.op;
-        const bool is_sum = op == ReduceOp::avg || op == ReduceOp::premul_sum;
-        return {op_.descriptor.dtype, is_sum ? ReduceOp::sum : op};
+        return {op_.descriptor.dtype, reduce::combining(op_.descriptor.op)};
     }
-    bool premultiplies() const { return op_.descriptor.op == ReduceOp::premul_sum; }
+    bool premultiplies() const { return reduce::has_form(op_.descriptor.op, ReductionForm::scaled); }
+    bool divides() const { return reduce::has_form(op_.descriptor.op, ReductionForm::average); }
     // The segment of a side of `count` elements.
     link::Extents rows(const Side& side) const {
         if (side.windows > 0) return {{window(side), bytes()}};
@@ -121,7 +120,7 @@ class Geometry {
     WorkerJob finish(Vector<link::Extents> results, uint32_t ranks) const {
         WorkerJob job = empty(WorkerJob::Kind::finish_avg);
         job.divisor = ranks;
-        if (op_.descriptor.op == ReduceOp::avg) job.dsts = std::move(results);
+        if (divides()) job.dsts = std::move(results);
         return job;
     }
     // What an exclusive scan gives rank 0, before which there is none.

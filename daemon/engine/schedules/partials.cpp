@@ -50,7 +50,7 @@ struct Work {
         }
     }
 
-    uint64_t divisor() const { return op.descriptor.op == ReduceOp::avg ? op.layout->size() : 0; }
+    uint64_t divisor() const { return at.divides() ? op.layout->size() : 0; }
     bool is_tree() const { return op.descriptor.partials == Partials::tree; }
     bool premultiplies() const { return at.premultiplies(); }
 

@@ -30,7 +30,7 @@ uint32_t children(const TwoLevelOp& op) {
 // A leaf of the tree with one rank only sends: from that rank's memory.
 bool sends_input(const TwoLevelOp& op) {
     return op.locals.size() == 1 && !has_root(op) && children(op) == 0 &&
-           op.descriptor.op != ReduceOp::premul_sum;
+           !reduce::has_form(op.descriptor.op, ReductionForm::scaled);
 }
 
 }  // namespace

@@ -106,8 +106,8 @@ class Connection final : public quic::Receiver {
     uint64_t question = 0;  // nonce of a probe that waits for its reply, or 0
 
     // Preamble, greetings, switch; then frames, of which the messages are of interest.
-    void on_bytes(quic::Class cls, Bytes bytes) override {
-        if (cls != quic::Class::control) return;
+    void on_bytes(Class cls, Bytes bytes) override {
+        if (cls != Class::control) return;
         in_.insert(in_.end(), bytes.begin(), bytes.end());
         while (const size_t n = take()) in_.erase(in_.begin(), in_.begin() + static_cast<ptrdiff_t>(n));
     }
@@ -240,7 +240,7 @@ class Member {
         if (now < next_beat_) return;
         next_beat_ = now + heartbeat_interval;
         for (auto& [name, c] : connections_)
-            if (c->beats && c->quic && c->quic->room(quic::Class::control) > 4096)
+            if (c->beats && c->quic && c->quic->room(Class::control) > 4096)
                 write_message(*c, wire::encode(wire::Heartbeat{}));
     }
     void on_event(const quic::Event& event) {
@@ -259,7 +259,7 @@ class Member {
         }
     }
 
-    void write(Connection& c, quic::Class cls, Bytes bytes) {
+    void write(Connection& c, Class cls, Bytes bytes) {
         const Time until = loop::Loop::now() + room_wait;
         while (c.quic && c.quic->room(cls) < bytes.size() && loop::Loop::now() < until) turn();
         if (!c.quic) throw Fault("the connection has ended");
@@ -273,7 +273,7 @@ class Member {
         Frame::Values values = honest_start(c);
         values["applied"] = c.log->applied;
         const auto frame = as_sent(c, Frame(link::FrameKind::applied, values, {}).bytes());
-        if (c.quic->room(quic::Class::control) >= frame.size()) c.quic->write(quic::Class::control, frame);
+        if (c.quic->room(Class::control) >= frame.size()) c.quic->write(Class::control, frame);
     }
     // Waits until the daemon has begun the log.
     void write_message(Connection& c, Bytes message) {
@@ -290,15 +290,15 @@ class Member {
         bytes.insert(bytes.end(), message.begin(), message.end());
         const uint64_t length = bytes.size() - link::length_bytes;
         std::memcpy(bytes.data(), &length, sizeof length);
-        write(c, quic::Class::control, as_sent(c, bytes));
+        write(c, Class::control, as_sent(c, bytes));
     }
     Frame::Values honest_start(const Connection& c) const {
         return {{"generation", c.generation}, {"incarnation", incarnation_.nonce}};
     }
     void greet(Connection& c, Bytes message) {
         const auto n = static_cast<uint32_t>(message.size());
-        write(c, quic::Class::control, std::as_bytes(std::span(&n, 1)));
-        write(c, quic::Class::control, message);
+        write(c, Class::control, std::as_bytes(std::span(&n, 1)));
+        write(c, Class::control, message);
     }
     lies::Encoded hello() const {
         wire::Hello h;
@@ -418,24 +418,24 @@ class Member {
                 throw Fault("a preamble has no field " + field);
         }
         c.is_ahead = p.capabilities.version_max > protocol_version_max;
-        write(c, quic::Class::control, connections::to_bytes(p));
-        write(c, quic::Class::control, std::vector<std::byte>(tail, std::byte{0xEE}));
+        write(c, Class::control, connections::to_bytes(p));
+        write(c, Class::control, std::vector<std::byte>(tail, std::byte{0xEE}));
     }
     void switch_over(Connection& c) {
         const uint32_t zero = 0;
-        write(c, quic::Class::control, std::as_bytes(std::span(&zero, 1)));
+        write(c, Class::control, std::as_bytes(std::span(&zero, 1)));
         c.beats = true;
         if (!c.log) return;
         Frame::Values values = honest_start(c);
         values["log_generation"] = c.log->generation;
         values["resume_applied"] = c.log->applied;
-        write(c, quic::Class::control, as_sent(c, Frame(link::FrameKind::resume, values, {}).bytes()));
+        write(c, Class::control, as_sent(c, Frame(link::FrameKind::resume, values, {}).bytes()));
     }
     void send_frame(Connection& c, std::istringstream& in) {
         unsigned cls = 0, kind = 0;
         in >> cls >> kind;
         const Frame frame(static_cast<link::FrameKind>(kind), honest_start(c), values(in));
-        write(c, static_cast<quic::Class>(cls), frame.bytes());
+        write(c, static_cast<Class>(cls), frame.bytes());
     }
     void send_raw(Connection& c, std::istringstream& in) {
         unsigned cls = 0;
@@ -444,7 +444,7 @@ class Member {
         std::vector<std::byte> bytes;
         for (size_t i = 0; i + 1 < hex.size(); i += 2)
             bytes.push_back(static_cast<std::byte>(std::stoul(hex.substr(i, 2), nullptr, 16)));
-        write(c, static_cast<quic::Class>(cls), bytes);
+        write(c, static_cast<Class>(cls), bytes);
     }
 
     static size_t number_of(const std::string& kind) {
@@ -503,7 +503,7 @@ class Member {
             const FrameLie lied = hostile::lie(kind, honest, random_);
             const bool data = kind == link::FrameKind::data;
             const auto cls = random_.one_in(12) ? random_.below(4) : data ? 2 + random_.below(2) : 0;
-            write(c, static_cast<quic::Class>(cls), lied.frame.bytes());
+            write(c, static_cast<Class>(cls), lied.frame.bytes());
             turn();
             if (!c.quic) throw Fault("ended by " + lied.what);
         }

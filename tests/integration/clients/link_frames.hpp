@@ -63,7 +63,7 @@ inline std::vector<link::FrameKind> frame_kinds() {
         link::FrameStart start{};
         start.length = 1 << 16;
         start.kind = static_cast<uint8_t>(kind);
-        const char* rule = link::broken_rule(start, link::Class::control, 1 << 20);
+        const char* rule = link::broken_rule(start, Class::control, 1 << 20);
         if (rule == nullptr || std::string(rule) != "unknown frame kind")
             out.push_back(static_cast<link::FrameKind>(kind));
     }

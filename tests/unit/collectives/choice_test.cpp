@@ -114,7 +114,7 @@ TEST_CASE("a prediction never falls when bytes, hosts' parameters or rounds grow
             PlanTable t = random_table(random);
             CAPTURE(name_of(algorithm), load.nodes, bytes);
             const auto predicted = [&] {
-                return picoseconds(terms_of(algorithm, load), t.model, link::Class::bulk);
+                return picoseconds(terms_of(algorithm, load), t.model, Class::bulk);
             };
             uint64_t last = predicted();
             const auto grew = [&] {
@@ -160,8 +160,7 @@ TEST_CASE("of what the rules leave the least prediction is chosen, and plan does
         const Family family = family_of(made.algorithm);
         REQUIRE((made.segments == 1 || (family != Family::doubling && family != Family::halving)));
         const uint64_t side = shape.count * 4 * row_blocks(row_of(shape.kind), layout.size());
-        if (made.cls == link::Class::small && row_of(shape.kind).has_elements)
-            REQUIRE(side <= t.small_bytes_max);
+        if (made.cls == Class::small && row_of(shape.kind).has_elements) REQUIRE(side <= t.small_bytes_max);
     }
 }
 
@@ -169,12 +168,12 @@ TEST_CASE("cheap starts choose few bytes, cheap bytes few starts, cheap shards t
     PlanTable t = by_model();
     t.model = {{1000, 1000}, {1'000'000, 1000}, 1, 1};
     CHECK(all_reduce(t, 8, 64).algorithm == Algorithm::doubling_all_reduce);
-    CHECK(all_reduce(t, 8, 64).cls == link::Class::small);
+    CHECK(all_reduce(t, 8, 64).cls == Class::small);
     CHECK(all_reduce(t, 8, 16 << 10).algorithm == Algorithm::halving_all_reduce);
     t.model.small.start_ns = 1;
     CHECK(all_reduce(t, 7, 64 << 10).algorithm == Algorithm::ring_all_reduce);  // the others fold
     t.model.bulk = {1, 1};
-    CHECK(all_reduce(t, 7, 64 << 10).cls == link::Class::bulk);
+    CHECK(all_reduce(t, 7, 64 << 10).cls == Class::bulk);
     CHECK(all_reduce(t, 7, 64 << 20).algorithm == Algorithm::ring_all_reduce);
 }
 
@@ -184,7 +183,7 @@ TEST_CASE("configured rules override the model, where they leave something", "[O
     t.large_message_bytes = 128;
     CHECK(all_reduce(t, 8, 64).algorithm == Algorithm::doubling_all_reduce);
     CHECK(all_reduce(t, 8, 128).algorithm == Algorithm::ring_all_reduce);
-    CHECK(all_reduce(t, 8, 128).cls == link::Class::bulk);
+    CHECK(all_reduce(t, 8, 128).cls == Class::bulk);
     CHECK(plan({Kind::broadcast, 32, 4, 0}, hosts(8), t).algorithm == Algorithm::chain_broadcast);
     t.large_message_bytes = 0;
     t.ring_nodes_max = 8;

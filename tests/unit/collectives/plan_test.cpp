@@ -195,7 +195,7 @@ TEST_CASE(
     const Layout layout(std::vector<uint32_t>{0, 1, 0});
     const Plan unknown = plan({Kind::all_to_allv, 0, 4, 0}, layout, {});
     REQUIRE(unknown.algorithm == Algorithm::pairwise_all_to_allv);
-    REQUIRE((unknown.segments == 1 && unknown.lanes == 1 && unknown.cls == link::Class::bulk));
+    REQUIRE((unknown.segments == 1 && unknown.lanes == 1 && unknown.cls == Class::bulk));
     REQUIRE(plan({Kind::all_to_allv, 0, 4, 0}, Layout(std::vector<uint32_t>{5, 5}), {}).algorithm ==
             Algorithm::local);
 
@@ -240,7 +240,7 @@ TEST_CASE("the plan of functions 1 and 2 follows size and kind") {
             Algorithm::local);
 
     const Plan large = plan({Kind::all_reduce, 16 << 20, 4, 0}, layout, table);
-    REQUIRE(large.cls == link::Class::bulk);
+    REQUIRE(large.cls == Class::bulk);
     REQUIRE(large.segments == 16);
     REQUIRE(large.lanes == 2);
     REQUIRE(large.text() == "ring, bulk, 16 segments, 2 lanes, chunks of 262144 bytes");

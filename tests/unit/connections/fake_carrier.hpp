@@ -23,13 +23,13 @@ struct FakeCarrier final : Carrier {
         Progress bulk;
         CarrierKind is = CarrierKind::quic;
 
-        size_t room(link::Class) const override { return 1 << 20; }
-        void write(link::Class cls, std::span<const Bytes> parts) override {
-            if (cls != link::Class::control) return;
+        size_t room(Class) const override { return 1 << 20; }
+        void write(Class cls, std::span<const Bytes> parts) override {
+            if (cls != Class::control) return;
             for (const Bytes part : parts) written.insert(written.end(), part.begin(), part.end());
         }
-        Progress progress(link::Class cls) const override {
-            if (cls != link::Class::control) return cls == link::Class::bulk ? bulk : Progress{};
+        Progress progress(Class cls) const override {
+            if (cls != Class::control) return cls == Class::bulk ? bulk : Progress{};
             return {written.size(), acknowledged};
         }
         void close(uint64_t code, const std::string& reason) override { closed = {code, reason}; }
@@ -38,7 +38,7 @@ struct FakeCarrier final : Carrier {
         Duration rtt() const override { return round_trip; }
         CarrierKind kind() const override { return is; }
 
-        void receive(Bytes bytes) { receiver->on_bytes(link::Class::control, bytes); }
+        void receive(Bytes bytes) { receiver->on_bytes(Class::control, bytes); }
         void receive(const Preamble& preamble) {
             const auto bytes = to_bytes(preamble);
             receive(Bytes(bytes));

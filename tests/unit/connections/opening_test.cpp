@@ -10,7 +10,6 @@ using namespace nexar;
 using connections::Opening;
 using connections::Preamble;
 using connections::Purpose;
-using link::Class;
 
 namespace {
 

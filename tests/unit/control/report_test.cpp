@@ -286,7 +286,7 @@ TEST_CASE("status: identity, incarnation, peers with state and times that may be
             json{{"frames", 7}, {"bytes", 900}, {"payload_bytes", 0}});
     REQUIRE(answer["peers"][1]["traffic"] == nullptr);
     REQUIRE(answer["traffic"]["bulk"]["sent"] == json{{"frames", 2}, {"bytes", 600}, {"payload_bytes", 5}});
-    REQUIRE(answer["traffic"].size() == link::class_count);
+    REQUIRE(answer["traffic"].size() == class_count);
     REQUIRE(answer["peers"][1]["why"] == "silent for 5 s");
 
     s.cluster.clear();

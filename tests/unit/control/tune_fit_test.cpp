@@ -4,10 +4,10 @@
 #include <catch2/catch_test_macros.hpp>
 
 using namespace nexarctl;
+using nexar::Class;
 using nexar::collectives::Algorithm;
 using nexar::collectives::CostModel;
 using nexar::collectives::terms_of;
-using nexar::link::Class;
 
 namespace {
 

@@ -100,7 +100,7 @@ TEST_CASE("transfer of 8 bytes", "[path]") {
     const Region source = link::region_of(from), target = link::region_of(to);
     link::MeshPair pair;
     for (uint64_t round = 0; round < rounds(); ++round)
-        link::transfer(pair, round, source, target, from.size(), link::Class::small, false);
+        link::transfer(pair, round, source, target, from.size(), Class::small, false);
     CHECK(pair.ended == 2 * rounds());
     CHECK(from == to);
 }
@@ -111,7 +111,7 @@ TEST_CASE("chunk of 1000 bytes", "[path]") {
     const Region source = link::region_of(from), target = link::region_of(to);
     link::MeshPair pair;
     for (uint64_t round = 0; round < rounds(); ++round)
-        link::transfer(pair, round, source, target, from.size(), link::Class::bulk, false);
+        link::transfer(pair, round, source, target, from.size(), Class::bulk, false);
     CHECK(pair.ended == 2 * rounds());
     CHECK(from == to);
 }
@@ -124,10 +124,10 @@ TEST_CASE("record of 1000 bytes", "[path]") {
     REQUIRE(pair.open());
     const std::vector<std::byte> sent(1000, std::byte{9});
     const Bytes part(sent);
-    std::vector<std::byte>& got = pair.b.got[tcp::Class::bulk];
+    std::vector<std::byte>& got = pair.b.got[Class::bulk];
     for (uint64_t round = 0; round < rounds(); ++round) {
         got.clear();
-        pair.a.machine->write(tcp::Class::bulk, std::span(&part, 1));
+        pair.a.machine->write(Class::bulk, std::span(&part, 1));
         pair.run(1);
     }
     CHECK(got == sent);

@@ -305,9 +305,7 @@ TEST_CASE("garbage for a request is answered with an error, a message too long w
     conn->set_receiver(&answer);
     JoinStream::write(*conn, std::as_bytes(std::span("this is no request", 18)));
     const uint32_t length = join_message_bytes_max + 1;
-    large.port->endpoint()
-        .find(*large.conn)
-        ->write(quic::Class::control, std::as_bytes(std::span(&length, 1)));
+    large.port->endpoint().find(*large.conn)->write(Class::control, std::as_bytes(std::span(&length, 1)));
     std::optional<std::vector<std::byte>> reply;
     REQUIRE(world.run(guest.port->fd(), [&] {
         guest.turn(world.now());

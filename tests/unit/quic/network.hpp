@@ -18,7 +18,6 @@ namespace nexar::test {
 
 using namespace std::chrono_literals;
 using quic::Address;
-using quic::Class;
 using quic::CloseInfo;
 using quic::ConnId;
 using quic::Event;
@@ -40,7 +39,7 @@ struct Host {
     std::vector<Event> events;
     // Every accepted or dialled connection gets a receiver that collects.
     struct Inbox : quic::Receiver {
-        std::array<std::vector<std::byte>, quic::class_count> bytes;
+        std::array<std::vector<std::byte>, class_count> bytes;
         std::function<void(Class, Bytes)> also;
         std::vector<Class> order;  // of deliveries, equal neighbours merged
         void on_bytes(Class cls, Bytes b) override {

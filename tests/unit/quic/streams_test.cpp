@@ -25,9 +25,9 @@ std::vector<std::byte> pattern(unsigned sender, Class cls, uint64_t from, size_t
 struct Pump {
     unsigned sender;
     size_t total;
-    std::array<size_t, quic::class_count> written{};
+    std::array<size_t, class_count> written{};
     void go(quic::Connection& c) {
-        for (size_t i = 0; i < quic::class_count; ++i) {
+        for (size_t i = 0; i < class_count; ++i) {
             const Class cls = static_cast<Class>(i);
             while (written[i] < total) {
                 const size_t n = std::min({c.room(cls), total - written[i], size_t{100'003}});
@@ -42,7 +42,7 @@ struct Pump {
 };
 
 bool whole(const Host::Inbox& in, unsigned sender, size_t total) {
-    for (size_t i = 0; i < quic::class_count; ++i)
+    for (size_t i = 0; i < class_count; ++i)
         if (in.bytes[i] != pattern(sender, static_cast<Class>(i), 0, total)) return false;
     return true;
 }

@@ -53,6 +53,22 @@ TEST_CASE("numbers that name nothing are refused") {
     for (const int code : {-1, reduce_op_count, 255, 256, 1 << 30}) CHECK_FALSE(reduce_op_from(code));
 }
 
+TEST_CASE(
+    "an average and a scaled sum combine as sums, and truth values are those of bool and of land, lor, "
+    "lxor") {
+    for (int code = 0; code < reduce_op_count; ++code) {
+        const auto op = static_cast<ReduceOp>(code);
+        CAPTURE(code);
+        const bool is_sum = op == ReduceOp::avg || op == ReduceOp::premul_sum;
+        CHECK(combining(op) == (is_sum ? ReduceOp::sum : op));
+        const bool is_truth = op == ReduceOp::land || op == ReduceOp::lor || op == ReduceOp::lxor;
+        CHECK(is_logical(Dtype::i32, op) == is_truth);
+        CHECK(is_logical(Dtype::boolean, op));
+    }
+    const auto none = static_cast<ReduceOp>(reduce_op_count);
+    CHECK((combining(none) == none && !is_logical(Dtype::f32, none)));
+}
+
 TEST_CASE("which type has which reduction is a table, and a refusal names what is allowed") {
     const auto of = [](Dtype dtype) {
         std::string out;

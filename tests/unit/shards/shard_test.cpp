@@ -59,8 +59,8 @@ class Usurper {
     std::unique_ptr<connections::Channels> links_;
 };
 
-const link::Amount& bulk_of(const std::array<link::Amount, link::class_count>& counts) {
-    return counts[link::index_of(link::Class::bulk)];
+const link::Amount& bulk_of(const std::array<link::Amount, class_count>& counts) {
+    return counts[index_of(Class::bulk)];
 }
 
 void transfer_64_mib(bool reduce) {

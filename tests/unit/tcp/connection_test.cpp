@@ -8,7 +8,6 @@
 
 using namespace nexar;
 using namespace nexar::test;
-using tcp::Class;
 using tcp::CloseCode;
 using tcp::Mode;
 
@@ -51,7 +50,7 @@ TEST_CASE("two members attach over TLS and exchange all classes, each in order",
         }
         p.run();
         CHECK(p.b.got == sent);
-        for (size_t c = 0; c < tcp::class_count; ++c) {
+        for (size_t c = 0; c < class_count; ++c) {
             const auto cls = static_cast<Class>(c);
             CHECK(p.a.machine->acknowledged(cls) == p.a.machine->written(cls));
         }

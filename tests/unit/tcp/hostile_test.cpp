@@ -10,7 +10,6 @@
 
 using namespace nexar;
 using namespace nexar::test;
-using tcp::Class;
 
 namespace {
 

@@ -75,7 +75,7 @@ struct End final : tcp::ByteReceiver {
     std::shared_ptr<quic::TlsContext> context;
     MemoryWire wire;
     std::unique_ptr<tcp::Connection> machine;
-    std::map<tcp::Class, std::vector<std::byte>> got;
+    std::map<Class, std::vector<std::byte>> got;
     size_t deliveries = 0;
     bool places = false;  // what follows the first 120 bytes of a class is put where this end wants it
     size_t bytes_placed = 0;
@@ -112,16 +112,16 @@ struct End final : tcp::ByteReceiver {
         machine->on_readable(now, quantum);
         machine->flush(now, quantum);
     }
-    void on_bytes(tcp::Class cls, Bytes bytes) override {
+    void on_bytes(Class cls, Bytes bytes) override {
         ++deliveries;
         auto& to = got[cls];
         to.insert(to.end(), bytes.begin(), bytes.end());
     }
-    MutableBytes place(tcp::Class cls) override {
+    MutableBytes place(Class cls) override {
         if (!places || got[cls].size() < 120) return {};
         return MutableBytes(place_of_all).first(1 + random.below(place_of_all.size()));
     }
-    void placed(tcp::Class cls, size_t bytes) override {
+    void placed(Class cls, size_t bytes) override {
         bytes_placed += bytes;
         auto& to = got[cls];
         to.insert(to.end(), place_of_all.begin(), place_of_all.begin() + static_cast<ptrdiff_t>(bytes));

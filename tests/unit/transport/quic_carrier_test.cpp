@@ -206,7 +206,7 @@ TEST_CASE("a peer that does not begin with a preamble is closed for garbage", "[
         b.turn();
         return hosts.a.connection() != nullptr;
     }));
-    hosts.a.connection()->write(quic::Class::control, text("GET / HTTP/1.1 and so on, 32 bytes and more"));
+    hosts.a.connection()->write(Class::control, text("GET / HTTP/1.1 and so on, 32 bytes and more"));
     REQUIRE(hosts.net.run([&] {
         b.turn();
         return hosts.a.last(quic::Event::Kind::closed) != nullptr;
@@ -330,7 +330,7 @@ TEST_CASE("a connection without a preamble is closed after its time, and one tha
     mute.b.adopts = false;
     mute.hosts.dial();
     REQUIRE(mute.run([&] { return mute.open().size() == 1; }));
-    if (with_preamble) mute.open()[0]->write(quic::Class::control, Bytes(to_bytes(ours(1))));
+    if (with_preamble) mute.open()[0]->write(Class::control, Bytes(to_bytes(ours(1))));
     const Time since = mute.hosts.net.now;
     REQUIRE(mute.run([&] { return mute.b.closed.size() == 1; }, 25s));
     CHECK(mute.hosts.net.now - since >= 4900ms);
@@ -358,8 +358,8 @@ TEST_CASE("one node has few connections that are not adopted, each with its wind
     size_t written = 0;
     mute.run(
         [&] {
-            while (one.is_open() && one.room(quic::Class::bulk) >= piece.size()) {
-                one.write(quic::Class::bulk, piece);
+            while (one.is_open() && one.room(Class::bulk) >= piece.size()) {
+                one.write(Class::bulk, piece);
                 written += piece.size();
             }
             return false;
@@ -371,6 +371,6 @@ TEST_CASE("one node has few connections that are not adopted, each with its wind
     CHECK(written <= config.receive_window[3] + config.send_buffer_max[3]);
 
     // Who goes on properly gets all of it: the link takes over what waited, and credit flows.
-    one.write(quic::Class::control, Bytes(to_bytes(ours(1))));
+    one.write(Class::control, Bytes(to_bytes(ours(1))));
     REQUIRE(mute.run([&] { return mute.b.adopted == 1; }, 1s));
 }

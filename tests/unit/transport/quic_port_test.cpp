@@ -12,7 +12,6 @@
 
 using namespace nexar;
 using namespace std::chrono_literals;
-using quic::Class;
 using quic::Event;
 using transport::QuicPort;
 
@@ -140,7 +139,7 @@ TEST_CASE("ICMP reports a peer that crashed, and its successor resets the connec
     REQUIRE(a.port->connect(clock_now(), where, quic::alpn_nexar));
     REQUIRE(drive(a, *b, [&] { return a.connection && b->connection; }));
     b.reset();
-    a.connection->write(quic::Class::control, std::as_bytes(std::span("beat")));
+    a.connection->write(Class::control, std::as_bytes(std::span("beat")));
     std::optional<quic::Address> who;
     for (int i = 0; i < 2000 && !who; ++i) {
         a.turn(clock_now());

@@ -170,16 +170,16 @@ TEST_CASE("a close reaches a peer that sends without end", "[transport][B10]") {
     const Bytes part(chunk);
     const auto send = [&](Side& side) {
         for (const auto& [id, connection] : side.open)
-            if (connection->room(link::Class::bulk) >= chunk.size())
-                connection->write(link::Class::bulk, std::span(&part, 1));
+            if (connection->room(Class::bulk) >= chunk.size())
+                connection->write(Class::bulk, std::span(&part, 1));
         side.carrier->flush(loop::Loop::now(), side);
     };
     two.b.open.begin()->second->set_receiver(nullptr);
     connections::CarriedConnection& closing = *two.a.open.begin()->second;
-    while (closing.room(link::Class::bulk) >= chunk.size()) send(two.a);  // until nothing is taken any more
+    while (closing.room(Class::bulk) >= chunk.size()) send(two.a);  // until nothing is taken any more
     closing.close(19, "kept another");
     struct Bin final : connections::Receiver {
-        void on_bytes(link::Class, Bytes) override {}
+        void on_bytes(Class, Bytes) override {}
     } bin;
     two.b.open.begin()->second->set_receiver(&bin);
     REQUIRE(two.run([&] {

@@ -1,11 +1,12 @@
-// What nodes ask each other about creates that wait: lists that differ, and what a missing rank waits in
-// (docs/protocol/children.md [Y13], [Y18]-[Y20], [Y23]). See engine_impl.hpp.
+// See create_questions.hpp.
+#include "engine/create_questions.hpp"
+
 #include <algorithm>
 #include <set>
 #include <vector>
 
 #include "core/features.hpp"
-#include "engine/engine_impl.hpp"
+#include "engine/group.hpp"
 #include "wire/codec.hpp"
 
 namespace nexar::engine {
@@ -30,36 +31,35 @@ Listed listed(const std::vector<wire::CreateCall>& calls, uint32_t size) {
 
 }  // namespace
 
-// [Y13] On one node both calls are known: those that differ from this one, which begins, end at once. `same`:
-// the create that it joins.
-std::optional<Error> Engine::Impl::end_differing_from(const Group& parent, const Creates::Wanted& wanted,
-                                                      const Creates::Entry* same) {
+std::optional<Error> CreateQuestions::end_differing_from(const Group& parent, const Creates::Wanted& wanted,
+                                                         const Creates::Entry* same) {
     std::optional<Error> out;
     for (const uint32_t rank : wanted.ranks) {
         Creates::Entry* other = create_of_rank_here(parent.facts, rank, wanted.tag);
         if (other == nullptr || other == same || !other->what->listed.has(wanted.rank)) continue;
         Creates::Call& call = other->calls.at(rank);
-        if (!waits(call)) continue;
+        if (!creates_.waits(call)) continue;
         out = parent.explained(
             lists_differ(parent.facts, wanted.tag, {wanted.rank, wanted.ranks}, {rank, other->what->ranks}));
-        end_create(call, *out);
+        creates_.end(call, *out);
     }
     return out;
 }
 
 // The same for calls that were in an attempt when the others began. Looks at each listed rank once, at as
 // many bits as the parent has ranks, and at no call more than once [Y21].
-void Engine::Impl::end_differing_late(const Group& parent, Creates::Entry& entry) {
+void CreateQuestions::end_differing_late(const Group& parent, Creates::Entry& entry) {
     const GroupFacts& facts = parent.facts;
     Listed callers({}, facts.size());
     for (const auto& [rank, call] : entry.calls)
-        if (waits(call)) callers.add(rank);
+        if (creates_.waits(call)) callers.add(rank);
     Listed left = callers;                  // those that have not ended here
     const Creates::Entry* apart = nullptr;  // the last one that lists none: the ranks of a list share it
     for (const uint32_t rank : entry.what->ranks) {
         Creates::Entry* other = create_of_rank_here(facts, rank, entry.what->tag);
-        if (other == nullptr || other == &entry || other == apart || !waits(other->calls.at(rank))) continue;
-        context.creates_looked_at += callers.words();
+        if (other == nullptr || other == &entry || other == apart || !creates_.waits(other->calls.at(rank)))
+            continue;
+        context_.creates_looked_at += callers.words();
         const auto first = callers.first_common(other->what->listed);
         if (!first) apart = other;
         if (!first) continue;
@@ -67,47 +67,54 @@ void Engine::Impl::end_differing_late(const Group& parent, Creates::Entry& entry
             return parent.explained(
                 lists_differ(facts, entry.what->tag, {own, entry.what->ranks}, {rank, other->what->ranks}));
         };
-        end_create(other->calls.at(rank), differ(*first));
+        creates_.end(other->calls.at(rank), differ(*first));
         while (const auto own = left.first_common(other->what->listed)) {
-            end_create(entry.calls.at(*own), differ(*own));
+            creates_.end(entry.calls.at(*own), differ(*own));
             left.remove(*own);
         }
     }
 }
 
-Creates::Entry* Engine::Impl::create_of_rank_here(const GroupFacts& facts, uint32_t rank, uint64_t tag) {
-    ++context.creates_looked_at;
-    return facts.layout.node_of(rank) == facts.self ? creates.of_rank(facts.id, rank, tag) : nullptr;
+Creates::Entry* CreateQuestions::create_of_rank_here(const GroupFacts& facts, uint32_t rank, uint64_t tag) {
+    ++context_.creates_looked_at;
+    return facts.layout.node_of(rank) == facts.self ? creates_.of_rank(facts.id, rank, tag) : nullptr;
 }
 
-void Engine::Impl::on_late_create(Creates::Entry& entry) {
-    const Group* parent = find(entry.what->parent);
-    if (entry.pause == context.config.late_after) {
-        std::vector<uint32_t> here;
-        for (const auto& [rank, call] : entry.calls) here.push_back(rank);
-        context.ports.log.warn(
-            parent ? parent->tenant() : nullptr, context.now, "create_late",
-            {field("name", entry.what->name), field("parent", entry.what->parent),
-             field("ranks_here", text_of_list(here)), field("size", entry.what->ranks.size())});
-    }
-    entry.pause = std::min(2 * entry.pause, context.config.ask_again_max);
-    entry.asks_at = context.now + entry.pause;
+void CreateQuestions::on_late(Creates::Entry& entry) {
+    const Group* parent = host_.find_group(entry.what->parent);
+    if (entry.pause == context_.config.late_after) log_late(parent, entry);
+    entry.pause = std::min(2 * entry.pause, context_.config.ask_again_max);
+    entry.asks_at = context_.now + entry.pause;
     entry.wake_at(entry.asks_at);
     if (parent == nullptr || parent->failed()) return;
     end_differing_late(*parent, entry);
+    note_elsewhere_here(*parent, entry);
+    ask_about(*parent, entry);
+}
+
+void CreateQuestions::log_late(const Group* parent, const Creates::Entry& entry) {
+    std::vector<uint32_t> here;
+    for (const auto& [rank, call] : entry.calls) here.push_back(rank);
+    context_.ports.log.warn(
+        parent ? parent->tenant() : nullptr, context_.now, "create_late",
+        {field("name", entry.what->name), field("parent", entry.what->parent),
+         field("ranks_here", text_of_list(here)), field("size", entry.what->ranks.size())});
+}
+
+// [Y20] What listed ranks of this node wait in instead.
+void CreateQuestions::note_elsewhere_here(const Group& parent, Creates::Entry& entry) {
     const Creates::Wanted wanted{entry.calls.begin()->first, entry.what->tag, entry.what->ranks};
-    if (const Creates::Entry* other = waits_elsewhere(*parent, wanted))
-        for (const auto& [rank, call] : other->calls)
-            if (entry.what->listed.has(rank) && waits(call))
-                entry.note_elsewhere(rank, other->what->tag, other->what->ranks);
-    ask_about(entry);
+    const Creates::Entry* other = waits_elsewhere(parent, wanted);
+    if (other == nullptr) return;
+    for (const auto& [rank, call] : other->calls)
+        if (entry.what->listed.has(rank) && creates_.waits(call))
+            entry.note_elsewhere(rank, other->what->tag, other->what->ranks);
 }
 
 // States to the nodes of the other listed ranks which list was given here, and asks what they know of it.
 // Without room in a log it does later [L8].
-void Engine::Impl::ask_about(Creates::Entry& entry) {
-    const Group* parent = find(entry.what->parent);
-    const GroupFacts& facts = parent->facts;
+void CreateQuestions::ask_about(const Group& parent, Creates::Entry& entry) {
+    const GroupFacts& facts = parent.facts;
     wire::CreateQuery query{facts.id,
                             facts.epoch.value,
                             entry.what->tag,
@@ -116,34 +123,34 @@ void Engine::Impl::ask_about(Creates::Entry& entry) {
                             0};
     std::vector<SessionId> payers;
     for (const auto& [rank, call] : entry.calls) {
-        if (!waits(call)) continue;
+        if (!creates_.waits(call)) continue;
         payers.push_back(call.session);
         query.callers.push_back({rank, call.number});
     }
     if (payers.empty()) return;
     query.ask = ++entry.asks;
-    entry.asked_at = context.now;
+    entry.asked_at = context_.now;
     std::set<NodeIndex> nodes;
     for (const uint32_t rank : entry.what->ranks) nodes.insert(facts.layout.node_of(rank));
     const auto bytes = wire::encode(query);
     for (const NodeIndex node : nodes)
-        if (node != facts.self) append_paid(*parent, node, bytes, payers);
+        if (node != facts.self) append_paid(parent, node, bytes, payers);
 }
 
 // [Y14] [Y19] At the expense of the first of these sessions' tenants that has room. False: none has, or the
 // node lacks the feature.
-bool Engine::Impl::append_paid(const Group& group, NodeIndex to, Bytes message,
-                               std::span<const SessionId> payers) {
+bool CreateQuestions::append_paid(const Group& group, NodeIndex to, Bytes message,
+                                  std::span<const SessionId> payers) {
     const GroupFacts& facts = group.facts;
     if ((facts.members[facts.layout.ranks_on(to)[0]].features & feature_of_create_query) == 0) return false;
     const link::PeerIndex peer = facts.peers[to.value];
     std::set<link::Account> full;
     for (const SessionId id : payers) {
-        const auto session = sessions.find(id);
-        if (session == sessions.end() || !full.insert(session->second.account).second) continue;
-        const link::Account account = session->second.account;
-        if (!context.ports.peers.reserve(peer, account, link::ControlLog::cost_of(message.size()))) continue;
-        context.ports.peers.append(peer, message, account);
+        const auto account = host_.account_of(id);
+        if (!account || !full.insert(*account).second) continue;
+        if (!context_.ports.peers.reserve(peer, *account, link::ControlLog::cost_of(message.size())))
+            continue;
+        context_.ports.peers.append(peer, message, *account);
         return true;
     }
     return false;
@@ -151,37 +158,37 @@ bool Engine::Impl::append_paid(const Group& group, NodeIndex to, Bytes message,
 
 // [Y20] A create of this node in which a rank waits that the call waits for: one whose list differs, or else
 // any.
-Creates::Entry* Engine::Impl::waits_elsewhere(const Group& group, const Creates::Wanted& wanted) {
+Creates::Entry* CreateQuestions::waits_elsewhere(const Group& group, const Creates::Wanted& wanted) {
     const Listed listed(wanted.ranks, group.facts.size());
-    const Creates::Entry* same = creates.find(group.facts.id, wanted.tag, wanted.ranks);
+    const Creates::Entry* same = creates_.find(group.facts.id, wanted.tag, wanted.ranks);
     for (const uint32_t rank : group.facts.layout.ranks_on(group.facts.self)) {
-        ++context.creates_looked_at;
+        ++context_.creates_looked_at;
         if (!listed.has(rank)) continue;
         // It has called.
-        if (same != nullptr && creates.of_rank(group.facts.id, rank, wanted.tag) == same) continue;
-        for (Creates::Entry* entry : creates.all_of_rank(group.facts.id, rank)) {
-            ++context.creates_looked_at;
-            if (waits(entry->calls.at(rank))) return entry;
+        if (same != nullptr && creates_.of_rank(group.facts.id, rank, wanted.tag) == same) continue;
+        for (Creates::Entry* entry : creates_.all_of_rank(group.facts.id, rank)) {
+            ++context_.creates_looked_at;
+            if (creates_.waits(entry->calls.at(rank))) return entry;
         }
     }
     return nullptr;
 }
 
 // It may be about calls that have ended by now, so nothing ends here: the node that asked knows [Y18].
-void Engine::Impl::on_create_query(const Group& group, NodeIndex from, const wire::CreateQuery& query) {
+void CreateQuestions::on_query(const Group& group, NodeIndex from, const wire::CreateQuery& query) {
     const GroupFacts& facts = group.facts;
     if (!are_of(facts, from, query.callers) || query.callers.empty() || query.ranks.size() > facts.size())
         return;
     const Listed theirs(query.ranks, facts.size()), callers = listed(query.callers, facts.size());
     if (!std::ranges::all_of(query.callers, [&](const auto& call) { return theirs.has(call.rank); })) return;
-    const Creates::Entry* same = creates.find(facts.id, query.tag, query.ranks);
+    const Creates::Entry* same = creates_.find(facts.id, query.tag, query.ranks);
     const auto waits_for_them = [&](const Creates::Caller& caller) {
-        ++context.creates_looked_at;
-        return theirs.has(caller.first) && waits(caller.second);
+        ++context_.creates_looked_at;
+        return theirs.has(caller.first) && creates_.waits(caller.second);
     };
     const Creates::Entry* other = nullptr;
-    for (const auto& entry : creates.with_tag(facts.id, query.tag)) {
-        context.creates_looked_at += callers.words();
+    for (const auto& entry : creates_.with_tag(facts.id, query.tag)) {
+        context_.creates_looked_at += callers.words();
         if (entry.get() == same || !callers.first_common(entry->what->listed) ||
             std::ranges::none_of(entry->calls, waits_for_them))
             continue;
@@ -209,14 +216,14 @@ void Engine::Impl::on_create_query(const Group& group, NodeIndex from, const wir
 }
 
 // [Y23] One that is not is of a time that may be over.
-bool Engine::Impl::is_fresh(Creates::Entry& entry, const wire::CreateAnswer& answer) {
+bool CreateQuestions::is_fresh(Creates::Entry& entry, const wire::CreateAnswer& answer) {
     if (answer.ask != entry.asks) return false;
-    if (context.now <= entry.asked_at + context.config.late_after) return true;
-    entry.wake_at(entry.asks_at = context.now);
+    if (context_.now <= entry.asked_at + context_.config.late_after) return true;
+    entry.wake_at(entry.asks_at = context_.now);
     return false;
 }
 
-void Engine::Impl::on_create_answer(const Group& group, NodeIndex from, const wire::CreateAnswer& answer) {
+void CreateQuestions::on_answer(const Group& group, NodeIndex from, const wire::CreateAnswer& answer) {
     const GroupFacts& facts = group.facts;
     if (!are_of(facts, from, answer.callers) || !are_of(facts, facts.self, answer.calls) ||
         answer.callers.empty() || answer.ranks.size() > facts.size())
@@ -225,10 +232,10 @@ void Engine::Impl::on_create_answer(const Group& group, NodeIndex from, const wi
     std::vector<uint32_t> differing;  // calls of this node that wait, and that the other list has
     const Listed theirs(answer.ranks, facts.size());
     for (const wire::CreateCall& asked : answer.calls) {
-        Creates::Entry* at = creates.of_rank(facts.id, asked.rank, answer.tag);
+        Creates::Entry* at = creates_.of_rank(facts.id, asked.rank, answer.tag);
         if (at == nullptr || (entry != nullptr && at != entry)) continue;
         const Creates::Call& call = at->calls.at(asked.rank);
-        if (call.number != asked.number || !waits(call)) continue;  // another call [Y18]
+        if (call.number != asked.number || !creates_.waits(call)) continue;  // another call [Y18]
         entry = at;
         if (theirs.has(asked.rank)) differing.push_back(asked.rank);
     }
@@ -244,8 +251,8 @@ void Engine::Impl::on_create_answer(const Group& group, NodeIndex from, const wi
 
 // [Y19] These wait now, and the calls of the other node did when it answered: at that moment they waited for
 // each other. Without room for the message that ends those, none ends yet.
-void Engine::Impl::end_differing(const Group& group, NodeIndex from, const wire::CreateAnswer& answer,
-                                 Creates::Entry& entry, const std::vector<uint32_t>& ranks) {
+void CreateQuestions::end_differing(const Group& group, NodeIndex from, const wire::CreateAnswer& answer,
+                                    Creates::Entry& entry, const std::vector<uint32_t>& ranks) {
     const GroupFacts& facts = group.facts;
     const Listed& ours = entry.what->listed;
     if (!answer.ended) {
@@ -266,9 +273,9 @@ void Engine::Impl::end_differing(const Group& group, NodeIndex from, const wire:
     const auto other = std::ranges::find_if(
         answer.callers, [&](const wire::CreateCall& call) { return ours.has(call.rank); });
     for (const uint32_t rank : ranks)
-        end_create(entry.calls.at(rank),
-                   group.explained(lists_differ(facts, answer.tag, {rank, entry.what->ranks},
-                                                {other->rank, answer.ranks})));
+        creates_.end(entry.calls.at(rank),
+                     group.explained(lists_differ(facts, answer.tag, {rank, entry.what->ranks},
+                                                  {other->rank, answer.ranks})));
 }
 
 }  // namespace nexar::engine
