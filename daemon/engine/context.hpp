@@ -61,6 +61,7 @@ class Context {
     size_t collectives = 0;           // in flight, of all groups
     uint64_t offers_looked_at = 0;    // unexpected messages, by receives and probes
     uint64_t receives_looked_at = 0;  // by messages that come, or have been received
+    uint64_t cancels_looked_at = 0;   // sends and receives, by cancels
     uint64_t creates_looked_at = 0;   // creates, their calls, listed ranks, words of lists
 
     // Transfers and jobs in flight share one numbering.

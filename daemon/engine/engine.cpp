@@ -295,6 +295,9 @@ uint64_t Engine::offers_looked_at() const {
 uint64_t Engine::receives_looked_at() const {
     return impl_->context.receives_looked_at;
 }
+uint64_t Engine::cancels_looked_at() const {
+    return impl_->context.cancels_looked_at;
+}
 uint64_t Engine::creates_looked_at() const {
     return impl_->context.creates_looked_at;
 }

@@ -158,6 +158,7 @@ class Engine final : public Service {
     uint64_t groups_visited() const;      // by all inputs so far; for tests of an input's cost
     uint64_t offers_looked_at() const;    // unexpected messages, by receives and probes so far
     uint64_t receives_looked_at() const;  // by messages that came, or were received
+    uint64_t cancels_looked_at() const;   // sends and receives, by cancels
     uint64_t creates_looked_at() const;   // to find lists that differ, and by questions; so far
     uint64_t rows_looked_at() const;      // the same for snapshots: ranks, operations, messages, opens
 

@@ -144,6 +144,7 @@ void Messages::finish(Send& send, Error error) {
     const uint64_t ticket = send.ticket;
     if (next_send_ == send.at) ++next_send_;
     no_longer_offered(send);
+    sends_by_ticket_.removed(sends_, send);
     sends_.erase(send.at);
     group_.complete(session, ticket, Outcome{.error = std::move(error)});
     group_.run_changed();
@@ -163,6 +164,7 @@ void Messages::finish(Recv& recv, Error error) {
     if (next_recv_ == recv.at) ++next_recv_;
     drop_rows(recv);
     if (recv.kind == OpKind::mprobe) no_longer_apart(recv.rank);
+    recvs_by_ticket_.removed(recvs_, recv);
     recvs_.erase(recv.at);
     index_receives();
     group_.complete(session, ticket, std::move(outcome));

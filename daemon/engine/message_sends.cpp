@@ -30,6 +30,7 @@ void Messages::send(const LocalRank& from, const OpRequest& request, Count count
     send.session = request.session;
     send.priority = request.priority.value_or(Priority::bulk);
     send.ticket = request.ticket;
+    sends_by_ticket_.added(sends_, send);
     send.in = request.in;
     send.pieces = request.pieces;
     send.to = facts.layout.node_of(request.peer);
@@ -54,7 +55,7 @@ void Messages::enqueue(Send& send) {
     const bool is_next = queue.waiting.empty() && queue.may_offer(send.message.dst) && !group_.failed();
     if (is_next && offer_now(queue, send)) return;
     send.waiting = true;
-    queue.update(send.message.dst, [&] { queue.waiting[send.message.dst].push_back(&send); });
+    queue.update(send.message.dst, [&] { queue.waiting[send.message.dst].emplace(send.order, &send); });
     if (!is_next) advance(queue);
     // No credit: that node already keeps its maximum of unexpected messages of this rank.
     if (send.waiting && send.message.only_now)
@@ -89,19 +90,19 @@ std::optional<uint32_t> Messages::SendQueue::next() const {
 
 void Messages::SendQueue::seat(uint32_t dst) {
     const auto at = waiting.find(dst);
-    if (at != waiting.end()) (is_idle(dst) ? first_of_idle : first_of_busy)[at->second.front()->order] = dst;
+    if (at != waiting.end()) (is_idle(dst) ? first_of_idle : first_of_busy)[at->second.begin()->first] = dst;
 }
 
 void Messages::SendQueue::unseat(uint32_t dst) {
     const auto at = waiting.find(dst);
-    if (at != waiting.end()) (is_idle(dst) ? first_of_idle : first_of_busy).erase(at->second.front()->order);
+    if (at != waiting.end()) (is_idle(dst) ? first_of_idle : first_of_busy).erase(at->second.begin()->first);
 }
 
 void Messages::SendQueue::check_invariants() const {
     NEXAR_CHECK(first_of_busy.size() + first_of_idle.size() == waiting.size());
     for (const auto& [dst, sends] : waiting) {
         NEXAR_CHECK(!sends.empty());
-        NEXAR_CHECK((is_idle(dst) ? first_of_idle : first_of_busy).at(sends.front()->order) == dst);
+        NEXAR_CHECK((is_idle(dst) ? first_of_idle : first_of_busy).at(sends.begin()->first) == dst);
     }
 }
 
@@ -125,14 +126,14 @@ void Messages::advance(SendQueue& queue) {
     while (!group_.failed()) {
         const auto dst = queue.next();
         if (!dst) return;
-        std::deque<Send*>& first = queue.waiting.at(*dst);
-        Send& send = *first.front();
+        std::map<uint64_t, Send*>& first = queue.waiting.at(*dst);
+        Send& send = *first.begin()->second;
         queue.update(*dst, [&] {  // before: it may end at once, and come back here
-            first.pop_front();
+            first.erase(first.begin());
             if (first.empty()) queue.waiting.erase(*dst);
         });
         if (offer_now(queue, send)) continue;
-        queue.update(*dst, [&] { queue.waiting[*dst].push_front(&send); });
+        queue.update(*dst, [&] { queue.waiting[*dst].emplace(send.order, &send); });
         return;
     }
 }
@@ -200,8 +201,8 @@ void Messages::stop_waiting(Send& send) {
     SendQueue& queue = send_queues_.at({send.message.src, send.to.value});
     const uint32_t dst = send.message.dst;
     queue.update(dst, [&] {
-        std::deque<Send*>& waiting = queue.waiting.at(dst);
-        waiting.erase(std::ranges::find(waiting, &send));
+        std::map<uint64_t, Send*>& waiting = queue.waiting.at(dst);
+        waiting.erase(send.order);
         if (waiting.empty()) queue.waiting.erase(dst);
     });
     send.waiting = false;

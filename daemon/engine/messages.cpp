@@ -120,6 +120,7 @@ Messages::Recv& Messages::add_recv(const LocalRank& to, const OpRequest& request
     recv.timeout = request.timeout < Duration{0} ? group_.facts.timeouts.collective : request.timeout;
     recv.wake_at(deadline(recv.timeout));
     recv.order = ++receives_posted_;
+    recvs_by_ticket_.added(recvs_, recv);
     if (recv.kind == OpKind::mprobe) ++apart_of_[recv.rank];
     index_receives();
     reindex(recv);
@@ -142,11 +143,11 @@ Time Messages::deadline(Duration timeout) const {
 
 bool Messages::cancel(SessionId session, uint64_t ticket) {
     const Error cancelled{Errc::cancelled, "cancelled by its own rank", -1, -1, {}};
-    for (auto& send : sends_)
-        if (send->session == session && send->ticket == ticket) return end(*send, cancelled), true;
-    for (auto& recv : recvs_)
-        if (recv->session == session && recv->ticket == ticket)
-            return end(*recv, cancelled, Disposition::rematch), true;
+    uint64_t& looks = group_.context().cancels_looked_at;
+    if (Send* send = sends_by_ticket_.find(sends_, session, ticket, looks))
+        return end(*send, cancelled), true;
+    if (Recv* recv = recvs_by_ticket_.find(recvs_, session, ticket, looks))
+        return end(*recv, cancelled, Disposition::rematch), true;
     return false;
 }
 
@@ -305,6 +306,8 @@ void Messages::check_invariants() const {
         rows += static_cast<size_t>(std::popcount(recv->indexed));
     }
     NEXAR_CHECK(receives_index_.size() == rows);
+    NEXAR_CHECK(sends_by_ticket_.size() == (sends_by_ticket_.is_kept() ? sends_.size() : 0));
+    NEXAR_CHECK(recvs_by_ticket_.size() == (recvs_by_ticket_.is_kept() ? recvs_.size() : 0));
     if (is_over) NEXAR_CHECK(offers_.empty() && apart_.empty());
     for (const auto& [number, apart] : apart_) {
         const Send* send = apart.offer.local;

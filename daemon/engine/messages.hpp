@@ -24,6 +24,7 @@
 #include "engine/credits.hpp"
 #include "engine/offer_index.hpp"
 #include "engine/receive_index.hpp"
+#include "engine/ticket_index.hpp"
 #include "engine/timers.hpp"
 
 namespace nexar::engine {
@@ -107,8 +108,8 @@ class Messages {
         uint64_t limit = 0;              // credits granted so far; `offered` never exceeds it
         uint64_t offered = 0;            // sends
         uint64_t window = 0, ranks = 0;  // credits at the beginning; ranks of that node
-        std::map<uint32_t, std::deque<Send*>>
-            waiting{};  // by destination: not offered yet; no deque is empty
+        // By destination: not offered yet, by `order`; no inner map is empty.
+        std::map<uint32_t, std::map<uint64_t, Send*>> waiting{};
         std::unordered_map<uint32_t, uint64_t> unended{};  // the same: offered and not ended
         // By `order`: the first that waits for each destination; of those that have messages which have not
         // ended, and of those that have none.
@@ -215,6 +216,8 @@ class Messages {
     Offers offers_;                      // the unexpected-message buffer
     OfferIndex offers_index_;            // of them, while they are many
     ReceiveIndex<Recv> receives_index_;  // of recvs_, while they are many
+    TicketIndex<Send> sends_by_ticket_;  // while they are many, each
+    TicketIndex<Recv> recvs_by_ticket_;
     uint64_t receives_posted_ = 0;
     AllApart apart_;
     // By rank: its messages in apart_, and its mprobes in recvs_ [X5]. No number is 0.

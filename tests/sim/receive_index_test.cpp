@@ -1,5 +1,6 @@
 // Many receives that wait: which one a message goes to, and how many it looks at
 // (docs/protocol/messages.md [X1], docs/protocol/priorities.md [K33]).
+#include <algorithm>
 #include <array>
 #include <catch2/catch_test_macros.hpp>
 #include <vector>
@@ -38,6 +39,34 @@ TEST_CASE("[K33] a message looks at few of the receives that wait for others, ho
         for (uint64_t tag = 0; tag < waiting; ++tag)
             if (tag % 5 == 4) post.recv(1, engine::any_rank, static_cast<int64_t>(tag), 3);
         expect_end(cluster);
+    }
+}
+
+TEST_CASE("[K33] a cancel looks at its own send or receive, however many there are beside it") {
+    for (const uint64_t waiting : {40u, 2000u}) {
+        CAPTURE(waiting);
+        Cluster cluster(1, shape_of(2));
+        const SimGroup group = cluster.make_group({0, 0, 1});
+        Post post(cluster, group);
+        std::vector<Call*> receives, sends;  // the most of the sends have no credit
+        for (uint64_t tag = 0; tag < waiting; ++tag) {
+            receives.push_back(&post.recv(1, 2, static_cast<int64_t>(tag), 3));
+            sends.push_back(&post.send(0, 2, tag, tag, 3));
+        }
+        cluster.run_for(10ms);
+        const engine::Engine& engine = *cluster.hosts[0]->engine;
+        uint64_t most = 0;
+        for (uint64_t i = waiting; i-- > 0;)
+            for (const auto& [rank, call] : {std::pair(1u, receives[i]), std::pair(0u, sends[i])}) {
+                const uint64_t before = engine.cancels_looked_at();
+                cluster.cancel(group, rank, *call);
+                most = std::max(most, engine.cancels_looked_at() - before);
+                if (i % 64 == 0) engine.check_invariants();
+            }
+        REQUIRE(most <= 2 * 64);
+        expect_end(cluster);
+        for (const Call* call : receives) REQUIRE(call->outcome.error.code == Errc::cancelled);
+        for (const Call* call : sends) REQUIRE(call->outcome.error.code == Errc::cancelled);
     }
 }
 
