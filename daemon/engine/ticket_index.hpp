@@ -17,7 +17,7 @@ namespace nexar::engine {
 template <class Each>
 class TicketIndex {
   public:
-    static constexpr size_t kept_from = 64, kept_above = 16;  // of `all`; between the two it stays as it is
+    static constexpr size_t kept_from = 256, kept_above = 64;  // of `all`; between the two it stays as it is
 
     template <class All>
     void added(const All& all, Each& each) {
