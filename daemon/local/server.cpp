@@ -577,15 +577,11 @@ void Server::complete(SessionId session, uint64_t ticket, const engine::Outcome&
     Row* row = row_of_news(session);
     if (row == nullptr) return;
     note_faults();
-    std::optional<Error> fault;
-    if (std::ranges::find(faulted_, session) != faulted_.end()) fault = row->session->fault();
-    if (fault) {
-        engine::Outcome reported = outcome;
-        reported.error = std::move(*fault);
-        row->session->core()->complete(ticket, reported);
-    } else {
-        row->session->core()->complete(ticket, outcome);
-    }
+    const bool faulted = std::ranges::find(faulted_, session) != faulted_.end();
+    std::optional<engine::Outcome> instead;
+    if (auto fault = faulted ? row->session->fault() : std::nullopt)
+        (instead = outcome)->error = std::move(*fault);
+    row->session->core()->complete(ticket, instead ? *instead : outcome);
     update_busy(*row);
 }
 
