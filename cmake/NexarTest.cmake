@@ -1,7 +1,7 @@
 # nexar_unit_test(NAME unit_x MODULES x y SOURCES a_test.cpp ... [LABELS unit] [DEPS json ...] [HEADERS <x> ...]
-#                 [TIMEOUT 300] [COST 1] [BUSY])
+#                 [TIMEOUT 300] [COST 1] [BUSY] [SECOND unit_x_rest])
 #
-# One Catch2 executable and one ctest entry. MODULES names modules of the layer table, DEPS third-party
+# One Catch2 executable and one ctest entry; with SECOND two, each with half of the test cases, for two cores. MODULES names modules of the layer table, DEPS third-party
 # targets, HEADERS what is worth precompiling for this test alone. BUSY: it computes for seconds; the others'
 # own sources are compiled without optimisation, which takes half as long. COST (about its seconds): the longest tests begin first, so that no core waits for them at the end.
 # A TIMEOUT ends a hang and says nothing about speed: it has room for a machine with ten times as much to do.
@@ -12,7 +12,7 @@ target_include_directories(nexar_test_main PUBLIC "${PROJECT_SOURCE_DIR}/tests")
 target_link_libraries(nexar_test_main PUBLIC nexar::deps_catch2 Threads::Threads PRIVATE nexar_options)
 
 function(nexar_unit_test)
-  cmake_parse_arguments(arg "BUSY" "NAME;TIMEOUT;COST" "MODULES;SOURCES;LABELS;DEPS;HEADERS" ${ARGN})
+  cmake_parse_arguments(arg "BUSY" "NAME;SECOND;TIMEOUT;COST" "MODULES;SOURCES;LABELS;DEPS;HEADERS" ${ARGN})
   if(NOT arg_NAME OR NOT arg_SOURCES OR arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "nexar_unit_test needs NAME and SOURCES; got: ${ARGN}")
   endif()
@@ -50,10 +50,17 @@ function(nexar_unit_test)
   else()
     nexar_precompile(${arg_NAME} LIKE nexar_quick_test)
   endif()
-  add_test(NAME ${arg_NAME} COMMAND ${arg_NAME})
-  set_tests_properties(${arg_NAME} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})
+  set(tests ${arg_NAME})
+  if(arg_SECOND)
+    list(APPEND tests ${arg_SECOND})
+    add_test(NAME ${arg_NAME} COMMAND ${arg_NAME} --shard-count 2 --shard-index 0)
+    add_test(NAME ${arg_SECOND} COMMAND ${arg_NAME} --shard-count 2 --shard-index 1)
+  else()
+    add_test(NAME ${arg_NAME} COMMAND ${arg_NAME})
+  endif()
+  set_tests_properties(${tests} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})
   if(arg_COST)
-    set_tests_properties(${arg_NAME} PROPERTIES COST ${arg_COST})
+    set_tests_properties(${tests} PROPERTIES COST ${arg_COST})
   endif()
   nexar_test_target(${arg_NAME} LABELS ${arg_LABELS})
 endfunction()
