@@ -252,8 +252,7 @@ void Engine::on_worker_done(Time now, uint64_t handle) {
 }
 
 void Engine::on_time(Time now) {
-    impl_->set_time(now);
-    impl_->refill_ends();
+    impl_->begin_turn(now);
     impl_->context.turns.next();
     impl_->timers.run(now, [this, now] {
         const auto& clock = impl_->context.config.clock;

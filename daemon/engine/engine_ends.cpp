@@ -9,7 +9,7 @@ namespace nexar::engine {
 
 // Groups in turns. Whatever is left continues in the next turn of the loop: Engine::wake_at(). Creates come
 // first in every other turn: a user who keeps them ending, by one departure after the other, holds up nobody
-// else's groups and processes, nor the reverse.
+// else's groups and processes, nor the reverse. Groups that are given up come before both, each once.
 void Engine::Impl::end_some() {
     while (ends_left > 0 && !giving_up.empty()) {
         const auto [id, error] = std::exchange(giving_up.front(), {});

@@ -39,6 +39,11 @@ class Engine::Impl final : public GroupHost, private CreateHost {
         if (now != context.now) refill_ends();
         context.now = now;
     }
+    // As set_time(), and the loop begins a turn, also where its time is the one before's.
+    void begin_turn(Time now) {
+        if (now == context.now) refill_ends();
+        set_time(now);
+    }
     void turn();  // every input begins with the time and ends with this
     void reach_changed(const Watch::Reach& reach);
     void on_opening(const Opening::Answer& answer);

@@ -18,6 +18,12 @@ void add(Listing& listing, const Text& text_of_next) {
 
 // Of a create's error the engine names the parent and what the rank does instead, in front of the text.
 constexpr size_t room_of_text = NEXAR_SHM_TEXT_BYTES - 1, room_of_parent = 192;
+constexpr size_t room_of_count = 32;  // ". N came", and "missing: "
+
+std::string missing_text(const Listing& missing, size_t besides) {
+    const std::string text = missing.text(room_of_text - std::min(room_of_text, besides));
+    return text.empty() ? std::to_string(missing.count) + " ranks" : text;
+}
 
 std::string span_text(Duration span) {
     const int64_t ms = to_ms(span);
@@ -47,7 +53,7 @@ std::string hint(const Unfilled& unfilled, const RollCall& roll,
                "nexarctl cluster init, or nexarctl cluster join. ";
     if (!unfilled.apart.first.is_zero() && !unfilled.local)
         return "Nodes " + name_of(unfilled.apart.first) + " and " + name_of(unfilled.apart.second) +
-               " do not reach each other, so no group has ranks on both: run nexarctl doctor there. ";
+               " do not reach each other: run nexarctl doctor there. ";
     // How many the leader refused is not in its answer: each of them has got its own error.
     return roll.alone && !unfilled.local
                ? "No rank of another node was accepted (one that asks for a rank already "
@@ -114,10 +120,13 @@ Error group_incomplete(const Unfilled& unfilled, const RollCall* roll,
         error.text += "the node that collects its ranks did not report the arrived ones. " + advice(unfilled);
     } else {
         const size_t count = open.size - std::min<size_t>(open.size, roll->came_count);
+        const std::string rest = count == 0 ? "" : ". " + hint(unfilled, *roll, name_of) + advice(unfilled);
+        const size_t besides = error.text.size() + rest.size() + trouble.size() + room_of_count +
+                               (has_parent ? room_of_parent : 0);
         error.text += count == 0        ? "nobody is missing, but it could not be formed"
                       : roll->automatic ? "missing: " + std::to_string(count) + " of any rank"
-                                        : "missing: " + roll->missing.text(room_of_text);
-        if (count != 0) error.text += ". " + hint(unfilled, *roll, name_of) + advice(unfilled);
+                                        : "missing: " + missing_text(roll->missing, besides);
+        error.text += rest;
         error.text += (count != 0 ? ". " : "; ") + std::to_string(roll->came_count) + " came";
         const size_t taken = error.text.size() + 2 + trouble.size() + (has_parent ? room_of_parent : 0);
         const std::string came = roll->came.text(room_of_text - std::min(room_of_text, taken));

@@ -47,8 +47,8 @@ RollCall roll_call(const wire::GroupOpen& open, const SharedList<uint32_t>& pare
                    const wire::GroupStatus& status, const std::function<std::string(const NodeId&)>& name_of);
 
 // The text names the arrived and the missing ranks [R11], as many as a program will see: it is not longer
-// than the room for it, if the last attempt's trouble is not. `roll`: of the leader's report; null: it did
-// not answer.
+// than the room for it, if the names, the hint and the last attempt's trouble leave some. `roll`: of the
+// leader's report; null: it did not answer.
 Error group_incomplete(const Unfilled& unfilled, const RollCall* roll,
                        const std::function<std::string(const NodeId&)>& name_of);
 

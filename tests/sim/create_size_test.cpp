@@ -162,6 +162,31 @@ TEST_CASE("[Y21][G11] a rank whose process dies is missed at once, however long 
     REQUIRE(turns <= 5);
 }
 
+// As in the loop: each turn has a time of its own, and may have no input but that.
+TEST_CASE("[Y21][G11] creates that end and other ends are first in turns, whichever began") {
+    constexpr uint32_t leavers = 40;
+    for (const uint32_t idle_turns : {0u, 1u}) {
+        Cluster cluster(1, shape_of(2));
+        std::vector<uint32_t> placement(leavers + 2, 1);
+        placement[0] = placement[1] = 0;
+        const SimGroup parent = cluster.make_group(placement), other = cluster.make_group({0, 0});
+        for (uint32_t leaver = 0; leaver < leavers; ++leaver)
+            for (uint64_t tag = 0; tag < 100; ++tag)
+                REQUIRE(
+                    begin_create(cluster, parent, 1, {{1, 2 + leaver}, 100 * leaver + tag, 60s}).accepted);
+        const Call& barrier = cluster.submit(other, 0, request_of({OpKind::barrier}), {}, 0);
+        engine::Engine& engine = *cluster.hosts[0]->engine;
+        Time now = cluster.clock.now();
+        for (uint32_t turn = 0; turn < idle_turns; ++turn) engine.on_time(now += Duration(1));
+        for (uint32_t leaver = 0; leaver < leavers; ++leaver)
+            engine.on_message(now, link::PeerIndex(1),
+                              wire::RankGone{parent.id, 1, 2 + leaver, 0, false, "it left", true});
+        engine.session_ended(now, other.sessions[1], engine::SessionEnd::crashed, "it crashed");
+        for (uint32_t turn = 0; turn < 8 && !barrier.ended; ++turn) engine.on_time(now += Duration(1));
+        REQUIRE(barrier.ended);
+    }
+}
+
 // Half of the ranks have called with one list; each of the others calls with a list of its own, which has all
 // of the first half. None contradicts another [Y13]: they wait for the last rank.
 TEST_CASE(

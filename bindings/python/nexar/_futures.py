@@ -50,6 +50,7 @@ class Awaited:
         self.future: asyncio.Future[Any] = loop.create_future()
         self._request, self._loop, self._reader = request, loop, request._connection.reader_of(loop)
         self._reader.watch(request)
+        self._has_ended = False
         self.future.add_done_callback(self._give_up)
         request.add_done_callback(self._ended)
 
@@ -62,7 +63,7 @@ class Awaited:
             self.future.set_result(value)
 
     def _give_up(self, future: asyncio.Future[Any]) -> None:
-        if not future.cancelled():
+        if not future.cancelled() or self._has_ended:  # a persistent one may have been started again
             return
         with contextlib.suppress(Error):
             self._request.cancel()
@@ -74,6 +75,7 @@ class Awaited:
         if answer is None:
             request.add_done_callback(self._ended)  # it was already: then this is of that start
             return
+        self._has_ended = True
         with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
             self._loop.call_soon_threadsafe(self._settle, answer[0], copy.copy(answer[1]))
             request._report()

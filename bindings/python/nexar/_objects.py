@@ -63,7 +63,7 @@ def _of_message(message: Bytes, source: int) -> Any:
 
 def _no_object(source: int | None, what: str) -> OperationError:
     text = f"rank {source} sent no object: use recv for {what}, which is lost now"
-    return OperationError(_MISMATCH, f"MISMATCH: recv_object: {text}", text=text, op="recv_object", rank=source)
+    return OperationError(_MISMATCH, f"recv_object: MISMATCH: {text}", text=text, op="recv_object", rank=source)
 
 
 class Objects:
@@ -146,7 +146,7 @@ class Objects:
 
     def recv_object(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, timeout: float | None = None) -> tuple[Any, int, int]:
         """(the object, its source, its tag). It is set apart (mprobe), and then received: several threads may do so at once. When this ends
-        early, by its time-out or by Ctrl-C, the object stays, unless all of it has come; timeout=0 takes one that waits. Raises ValueError
+        early, by its time-out or by Ctrl-C, the object stays, unless all of it has come; timeout=0 takes one that waits, and waits for its bytes. Raises ValueError
         where the sender could not pickle it, and nexar.Error: OperationError (MISMATCH) for a message that send_object has not sent, which
         is lost then."""
         g: Any = self
@@ -155,7 +155,7 @@ class Objects:
             room = np.empty(apart.bytes, np.uint8)
             try:
                 left = clock.left()
-                apart.recv(room, timeout=timeout if left is None else left or None)  # 0: what waits is on its way
+                apart.recv(room, timeout=timeout if left is None else left if timeout else None)
             except OperationError as error:
                 if error.code != _MISMATCH:
                     raise

@@ -59,6 +59,29 @@ TEST_CASE("[R11] the ranks that came are listed as far as they fit whole, with t
         }
 }
 
+TEST_CASE("[R11] the advice is whole, however long the group's name and the hint are") {
+    const auto name_of = [](const NodeId&) { return std::string(40, 'h') + " (0123456789ab)"; };
+    for (const size_t name : {1u, 60u, 128u})
+        for (const bool in_cluster : {true, false})
+            for (const bool alone : {true, false})
+                for (const bool apart : {true, false}) {
+                    CAPTURE(name, in_cluster, alone, apart);
+                    wire::GroupOpen open;
+                    open.name = std::string(name, 'n');
+                    open.size = 4096;
+                    if (alone) open.id.origin.bytes[0] = 1;
+                    Unfilled unfilled{open, false, std::chrono::seconds(30), "", in_cluster, {}, {}};
+                    if (apart) unfilled.apart.first.bytes[0] = 1;
+                    const RollCall roll = roll_call(open, {}, came(1000, 2), name_of);
+                    const std::string text = group_incomplete(unfilled, &roll, name_of).text;
+                    CAPTURE(text);
+                    CHECK(text.size() <= seen_max);
+                    CHECK(text.contains("NEXAR_OPEN_TIMEOUT_SECS. 1000 came"));
+                    CHECK(std::regex_search(text,
+                                            std::regex("missing: (rank 1.* and \\d+ more|3096 ranks)\\. ")));
+                }
+}
+
 TEST_CASE("[R11] where there is no room for a rank that came, their number is there") {
     const std::string text = text_of(came(2000, 2), std::string(300, 'x'));
     CHECK(whole_entries(text) == 0);
