@@ -74,6 +74,9 @@ def test_what_tune_measures_is_kept_by_both_hosts_for_later_groups_and_over_a_re
     cluster[2].end()
     cluster[2].start()
     equal(cluster[2].ask("tune")["model"], one["model"], "after a restart")
+    refused = started(cluster[2], "tune", "--forget", "--dry-run")
+    contains(refused.communicate(timeout=60)[1], "not with --dry-run")
+    equal((refused.returncode, (cluster[2].state / "plan_model").exists()), (2, True), "a dry run of --forget")
     shown = ended(started(cluster[2], "tune", "--forget", "--json"))
     equal(shown["model"], built_in["model"], "forgotten")
     assert not (cluster[2].state / "plan_model").exists(), "the file is removed"

@@ -56,7 +56,7 @@ class Tune final : public Command {
     }
 
     int run(const Context& context) override {
-        const std::string wrong = forget_ ? std::string() : complaint();
+        const std::string wrong = complaint();
         if (!wrong.empty()) return show_error(context, {exit_usage, "tune: " + wrong, "INVALID_ARGUMENT"});
         Reply current =
             ask(context.socket, "tune", forget_ ? R"({"forget": true})" : "{}", change_timeout_ms);
@@ -88,6 +88,9 @@ class Tune final : public Command {
 
     // What is wrong with the options together; empty: nothing.
     std::string complaint() const {
+        if (forget_ && dry_run_)
+            return "--forget changes what the daemon keeps: not with --dry-run, which changes nothing";
+        if (forget_) return {};
         if (std::string wrong = node_index_complaint(nodes_, node_index_); !wrong.empty()) return wrong;
         if (secret_file_.empty())
             return "--secret-file is needed: ranks of several hosts share a secret (openssl rand -hex 32 > "

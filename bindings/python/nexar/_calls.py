@@ -172,8 +172,13 @@ class Calls:
 
     def _counts(self, row: Row, name: str, given: Sequence[int]) -> list[int]:
         counts = [operator.index(count) for count in given]
-        if len(counts) != self.size or min(counts) < 0 or sum(counts) >= 1 << 63:
+        if len(counts) != self.size:
             raise ValueError(f"{name} has {len(counts)} entries; {row.name} needs one of 0 or more for each of {self.size} ranks")
+        if min(counts) < 0:
+            index = next(index for index, count in enumerate(counts) if count < 0)
+            raise ValueError(f"{name}[{index}] is {counts[index]}; allowed: 0 or more")
+        if sum(counts) >= 1 << 63:
+            raise ValueError(f"the sum of {name} is {sum(counts)}; allowed: less than 2**63")
         return counts
 
     def _list(self, counts: list[int]) -> Any:

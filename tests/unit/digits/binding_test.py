@@ -333,8 +333,9 @@ class Binding(OverFake):
         self.assertRaises(ValueError, self.group.all_reduce, x, np.zeros(5, np.float32))
         self.assertRaises(ValueError, self.group.all_reduce, x, op="xor")
         self.assertRaises(ValueError, self.group.all_gather, x, np.zeros(4, np.float32))
-        for counts in ([4, 4], [4, 3, 4], [4, 4, -1], [0, 4, (1 << 63) - 4], []):
-            self.assertRaises(ValueError, self.group.all_gatherv, x, counts)
+        for counts, text in (([4, 4], "counts has 2 entries"), ([4, 3, 4], ""), ([4, 4, -1], r"counts\[2\] is -1; allowed: 0"),
+                             ([0, 4, (1 << 63) - 4], "the sum of counts is 9223372036854775808"), ([], "counts has 0 entries")):
+            self.assertRaisesRegex(ValueError, text, self.group.all_gatherv, x, counts)
         self.assertRaises(ValueError, self.group.all_gatherv, x, [4, 4, 4], np.zeros(11, np.float32))
         self.assertRaises(ValueError, self.group.all_gatherv, x, [4, 4, 4], np.zeros(12))
         self.assertRaises(ValueError, self.group.gatherv, x, [4, 4, 4], np.zeros(11, np.float32), root=1)
