@@ -51,7 +51,9 @@ def receives_early(me, ends):
         group.send_object(LARGE, 0, 3)
         return group.send_object("next", 0, 3)
     if ends == "before":
-        ended = me.fails(group.recv_object, 1, 3, timeout=0.1).name
+        failed = me.fails(group.recv_object, 1, 3, timeout=0.1)
+        equal((failed.op, str(failed.error)[:11]), ("recv_object", "recv_object"), "of which function")
+        ended = failed.name
         me.mark()
     else:
         me.mark()

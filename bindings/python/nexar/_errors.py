@@ -125,9 +125,9 @@ def error_of(status: int, known: bytes | None = None) -> Error:
 
 
 def call_by_its_name(error: Error, op: str) -> None:
-    """It may be of a half of the function `op`, which has a send and a receive."""
+    """It may be of a part of the function `op`, which sends, receives or probes."""
     line, half = str(error), error.op
-    if half not in ("send", "recv"):
+    if half not in ("send", "sendv", "recv", "probe", "mprobe"):
         return
     error.op = op
     if line.startswith(half):

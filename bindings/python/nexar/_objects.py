@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ._errors import OperationError
+from ._errors import Error, OperationError, call_by_its_name
 from ._library import ANY_SOURCE, ANY_TAG
 from ._requests import _Clock
 
@@ -137,18 +137,30 @@ class Objects:
         g: Any = self
         data, failed = _bytes_of(value, self.rank)
         head = _HEAD.pack(_OBJECT, data.size)
-        if data.size < _JOINED:
-            g.send(b"".join((head, data.data)), to, tag, timeout=timeout)
-        else:
-            g.sendv([np.frombuffer(head, np.uint8), data], to, tag, timeout=timeout)
+        try:
+            if data.size < _JOINED:
+                g.send(b"".join((head, data.data)), to, tag, timeout=timeout)
+            else:
+                g.sendv([np.frombuffer(head, np.uint8), data], to, tag, timeout=timeout)
+        except Error as error:
+            call_by_its_name(error, "send_object")
+            raise
         if failed is not None:
             raise failed
 
     def recv_object(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, timeout: float | None = None) -> tuple[Any, int, int]:
-        """(the object, its source, its tag). It is set apart (mprobe), and then received: several threads may do so at once. When this ends
-        early, by its time-out or by Ctrl-C, the object stays, unless all of it has come; timeout=0 takes one that waits, and waits for its bytes. Raises ValueError
-        where the sender could not pickle it, and nexar.Error: OperationError (MISMATCH) for a message that send_object has not sent, which
-        is lost then."""
+        """(the object, its source, its tag). It is set apart (mprobe), and then received: several threads may do so at once. When
+        this ends early, by its time-out or by Ctrl-C, the object stays, unless all of it has come; timeout=0 takes one that waits,
+        and waits for its bytes. Raises ValueError where the sender could not pickle it, and nexar.Error: OperationError (MISMATCH)
+        for a message that send_object has not sent, which is lost then."""
+        try:
+            message, of, its_tag = self._recv_object(source, tag, timeout)
+        except Error as error:
+            call_by_its_name(error, "recv_object")
+            raise
+        return _of_message(message, of), of, its_tag
+
+    def _recv_object(self, source: int, tag: int, timeout: float | None) -> tuple[Bytes, int, int]:
         g: Any = self
         clock = _Clock(timeout)
         with g.mprobe(source, tag, timeout=timeout) as apart:
@@ -160,4 +172,4 @@ class Objects:
                 if error.code != _MISMATCH:
                     raise
                 raise _no_object(apart.source, f"this message ({error.text})") from error
-        return _of_message(room, apart.source), apart.source, apart.tag
+        return room, apart.source, apart.tag

@@ -180,7 +180,7 @@ class Request:
         clock = _Clock(timeout)
         while self._answer is None:
             if not self._settle(_quick.ask(self._number, clock.slice_ms())) and clock.over():
-                raise TimeoutError("still pending")
+                raise TimeoutError(f"{name_of_operation(self)} is still pending")
 
     def _report(self) -> None:
         """The program sees how it ended. The error goes: raised it would keep its callers alive, and one of them this."""
@@ -220,7 +220,8 @@ class Request:
 
     def future(self) -> asyncio.Future[Any]:
         """An asyncio.Future with its result or error, in the running event loop, which then reads the session's
-        descriptor. Cancelling the future cancels the operation."""
+        descriptor. Cancelling the future cancels the operation: so does the end of asyncio.run() where one is awaited then. One that
+        nobody awaits when its loop ends stays pending, while the operation goes on: wait() for it, or await it in another loop."""
         return Awaited(self, asyncio.get_running_loop()).future
 
     def concurrent_future(self) -> concurrent.futures.Future[Any]:

@@ -21,7 +21,7 @@ class Requests(OverFake):
         next_op(NEVER_ENDS)
         request = self.group.barrier_start()
         self.assertFalse(request.test())
-        self.assertRaises(TimeoutError, request.wait, 0.01)
+        self.assertRaisesRegex(TimeoutError, "barrier.* is still pending", request.wait, 0.01)
         self.assertFalse(request.test())
         request.cancel()
         self.assertRaises(nexar.OperationError, request.wait)
