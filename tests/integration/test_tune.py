@@ -22,13 +22,13 @@ def ended(process, expect=0):
     return json.loads(output)
 
 
-def tune(cluster, *words):
+def tune(cluster, *words, seconds=(1, 1)):
     """The reports of both hosts."""
     secret = cluster.folder / "secret"
     secret.touch(mode=0o600)
     secret.write_text("0123456789abcdef\n")
-    processes = [started(node, "tune", "--nodes", 2, "--node-index", index, "--secret-file", secret, "--seconds", 1,
-                         "--json", *words) for index, node in enumerate(cluster.alive())]
+    processes = [started(node, "tune", "--nodes", 2, "--node-index", index, "--secret-file", secret, "--seconds",
+                         seconds[index], "--json", *words) for index, node in enumerate(cluster.alive())]
     return [ended(process) for process in processes]
 
 
@@ -85,7 +85,8 @@ def test_what_tune_measures_is_kept_by_both_hosts_for_later_groups_and_over_a_re
 def test_a_dry_run_changes_nothing_and_a_damaged_file_is_logged_and_not_used(cluster):
     """[O7]"""
     known = cluster[1].ask("tune")
-    one, _ = tune(cluster, "--dry-run")
+    one, two = tune(cluster, "--dry-run", seconds=(1, 2))
+    equal(one["model"], two["model"], "of hosts that were given different times")
     equal((one["stored"], one["before"]), (False, known["model"]), "dry run")
     equal(cluster[1].ask("tune"), known, "after a dry run")
     try:

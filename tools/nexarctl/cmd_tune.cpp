@@ -47,7 +47,8 @@ class Tune final : public Command {
         options.count("--node-index", node_index_, 0, tuned_hosts_max - 1,
                       "index of this host, from 0; needed to measure");
         options.text("--secret-file", secret_file_, "a secret, the same on all hosts");
-        options.number("--seconds", seconds_, 1, 60, "about how long it measures");
+        options.number("--seconds", seconds_, 1, 60,
+                       "about how long it measures; the longest that a host was given");
         options.flag("--dry-run", dry_run_, "measure and show, and change nothing");
         options.flag("--force", force_,
                      "also while operations of others are in flight, which it then measures");

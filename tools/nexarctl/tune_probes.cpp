@@ -250,7 +250,10 @@ Result<Tuning> measure(const TuneJob& job) {
         return fail(Errc::bad_state, "the ranks are on " + std::to_string(layout.nodes()) + " of " +
                                          std::to_string(job.nodes) + " hosts: start one tune on each");
     out.small_bytes = longest_small(question);
-    const double seconds = job.seconds / 8;
+    // All take as many turns, so the longest time that a host was given is everybody's.
+    auto milliseconds = static_cast<uint64_t>(job.seconds * 1000);
+    NEXAR_TRY_VOID(rank->greatest({&milliseconds, 1}));
+    const double seconds = static_cast<double>(milliseconds) / 1000 / 8;
     NEXAR_TRY(times.small_short, timed(*rank, question, 8, seconds));
     const uint64_t few = 4 * job.nodes;  // an element of each rank
     times.small_scatter.terms = terms(question, coll::Algorithm::tree_reduce_scatter, few, 1);
