@@ -1,5 +1,5 @@
-// CreateQuestions: which calls of creates wait for each other in vain, because their lists differ, and what a
-// missing rank waits in: of one node at once, of several by questions and answers between them
+// CreateQuestions: which calls of creates wait for each other and can never end, because their lists differ,
+// and what a missing rank waits in: of one node at once, of several by questions and answers between them
 // (docs/protocol/children.md [Y13], [Y18]-[Y20], [Y23]).
 #pragma once
 

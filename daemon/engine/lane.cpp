@@ -158,8 +158,8 @@ Op& MeshLane::combine(Vector<link::Extents> dsts, Vector<link::Extents> srcs, Ar
 
 Op& MeshLane::copy(link::Extents dst, link::Extents src) {
     WorkerJob job;
-    job.srcs = {std::move(src)};
-    job.dsts = {std::move(dst)};
+    job.srcs.push_back(std::move(src));
+    job.dsts.push_back(std::move(dst));
     return this->job(std::move(job));
 }
 

@@ -196,8 +196,8 @@ void Messages::start_copy(Recv& recv, Send& send) {
     send.in_flight = true;
     send.copied_by = &recv;
     WorkerJob job;
-    job.dsts = {extents_of(recv.out, recv.pieces, send.message.bytes)};
-    job.srcs = {extents_of(send.in, send.pieces, send.message.bytes)};
+    job.dsts.push_back(extents_of(recv.out, recv.pieces, send.message.bytes));
+    job.srcs.push_back(extents_of(send.in, send.pieces, send.message.bytes));
     job.origin = group_.work_origin(send.account, send.session);
     job.origin.priority = send.priority;  // the receive's decides nothing [K21]
     group_.context().submit_job(std::move(job), recv);

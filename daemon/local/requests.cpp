@@ -2,7 +2,9 @@
 #include "local/requests.hpp"
 
 #include <algorithm>
+#include <array>
 #include <string>
+#include <string_view>
 
 namespace nexar::local {
 
@@ -37,7 +39,7 @@ uint32_t uses_of(const OpRow& row) {
     if (has_pieces(row)) uses |= use_args | use_persistent;
     return uses | use_tag | (row.of_apart ? 0 : use_peer) | (row.any_source ? use_any_tag : 0);
 }
-uint32_t uses_of(uint8_t kind) {
+uint32_t find_uses(uint8_t kind) {
     if (const OpRow* row = find_operation(kind)) return uses_of(*row);
     switch (kind) {
         case NEXAR_CMD_GROUP_FREE:
@@ -54,38 +56,52 @@ uint32_t uses_of(uint8_t kind) {
     }
 }
 
+uint32_t uses_of(uint8_t kind) {
+    static const auto table = [] {
+        std::array<uint32_t, 256> out;
+        for (size_t i = 0; i < out.size(); ++i) out[i] = find_uses(static_cast<uint8_t>(i));
+        return out;
+    }();
+    return table[kind];
+}
+
 std::unexpected<Error> not_allowed(const char* field, uint64_t value, const std::string& allowed) {
     return fail(Errc::invalid_argument,
                 std::string(field) + " is " + std::to_string(value) + "; allowed: " + allowed);
 }
 
+template <class Visit>
+void for_fields(const nexar_shm_descriptor& d, Visit visit) {
+    visit("dtype", d.dtype, use_dtype);
+    visit("op", d.op, use_op);
+    visit("peer", d.peer, use_peer);
+    visit("count", d.count, use_count);
+    visit("tag", d.tag, use_tag);
+    visit("match_id", d.match_id, use_match);
+    visit("group", d.group, use_group);
+    visit("epoch", d.epoch, use_group);
+    visit("in.entries", d.in.entries, 0);
+    visit("out.entries", d.out.entries, 0);
+    visit("args.region", d.args.region, use_args);
+    visit("args.entries", d.args.entries, use_args);
+    visit("args.offset", d.args.offset, use_args);
+    visit("scalar", d.scalar, use_scalar);
+    for (const uint8_t byte : d.zero) visit("a reserved byte of the descriptor", byte, 0);
+}
+
+// All at once, without a branch for each: nearly always there is none.
 Result<void> check_unused(const nexar_shm_descriptor& d, uint32_t uses) {
-    const struct {
-        const char* name;
-        uint64_t value;
-        uint32_t use;
-    } fields[] = {
-        {"dtype", d.dtype, use_dtype},
-        {"op", d.op, use_op},
-        {"peer", d.peer, use_peer},
-        {"count", d.count, use_count},
-        {"tag", d.tag, use_tag},
-        {"match_id", d.match_id, use_match},
-        {"group", d.group, use_group},
-        {"epoch", d.epoch, use_group},
-        {"in.entries", d.in.entries, 0},
-        {"out.entries", d.out.entries, 0},
-        {"args.region", d.args.region, use_args},
-        {"args.entries", d.args.entries, use_args},
-        {"args.offset", d.args.offset, use_args},
-        {"scalar", d.scalar, use_scalar},
-    };
-    for (const auto& field : fields)
-        if ((uses & field.use) == 0 && field.value != 0)
-            return not_allowed(field.name, field.value, std::string("0, ") + kind_name(d.kind) + " has none");
-    for (const uint8_t byte : d.zero)
-        if (byte != 0) return not_allowed("a reserved byte of the descriptor", byte, "0");
-    return {};
+    uint64_t unused = 0;
+    for_fields(d,
+               [&](const char*, uint64_t value, uint32_t use) { unused |= (uses & use) == 0 ? value : 0; });
+    if (unused == 0) return {};
+    Result<void> out;
+    for_fields(d, [&](const char* name, uint64_t value, uint32_t use) {
+        if (!out || (uses & use) != 0 || value == 0) return;
+        const bool reserved = std::string_view(name).starts_with("a reserved");
+        out = not_allowed(name, value, reserved ? "0" : std::string("0, ") + kind_name(d.kind) + " has none");
+    });
+    return out;
 }
 
 Result<void> check_flags(const nexar_shm_descriptor& d, uint32_t uses) {

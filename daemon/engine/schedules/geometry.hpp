@@ -110,7 +110,7 @@ class Geometry {
         WorkerJob job = empty(WorkerJob::Kind::copy);
         std::erase_if(dsts, [&](const link::Extents& dst) { return same(dst, src); });
         job.dsts = std::move(dsts);
-        job.srcs = {std::move(src)};
+        job.srcs.push_back(std::move(src));
         return job;
     }
     WorkerJob finish(Vector<link::Extents> results) const {
@@ -126,7 +126,7 @@ class Geometry {
     // What an exclusive scan gives rank 0, before which there is none.
     WorkerJob identity(link::Extents result) const {
         WorkerJob job = empty(WorkerJob::Kind::identity);
-        job.dsts = {std::move(result)};
+        job.dsts.push_back(std::move(result));
         return job;
     }
 
