@@ -1,6 +1,7 @@
 // Matching: a receive gets the oldest message that fits. Also what follows when a sender withdraws a matched
 // message, or a receive returns one.
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "engine/group.hpp"
@@ -192,9 +193,18 @@ void Messages::start_transfer(Recv& recv, const Offer& offer) {
         std::move(batch));
 }
 
+// Small messages in one piece need no job: to make its lists costs more than the copy.
+bool Messages::copy_at_once(const Recv& recv, const Send& send) {
+    const uint64_t bytes = send.message.bytes;
+    if (recv.pieces || send.pieces || 2 * bytes > inline_job_bytes_max) return false;
+    std::memmove(recv.out.place().resolve(), send.in.place().resolve(), bytes);
+    return true;
+}
+
 void Messages::start_copy(Recv& recv, Send& send) {
     send.in_flight = true;
     send.copied_by = &recv;
+    if (copy_at_once(recv, send)) return recv.on_completed({});
     WorkerJob job;
     job.dsts.push_back(extents_of(recv.out, recv.pieces, send.message.bytes));
     job.srcs.push_back(extents_of(send.in, send.pieces, send.message.bytes));

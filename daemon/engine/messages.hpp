@@ -175,6 +175,7 @@ class Messages {
     void begin_recv(Recv& recv, Offer offer);
     Error mismatch_of(const Recv& recv, const wire::MessageOffer& offer) const;
     void start_transfer(Recv& recv, const Offer& offer);
+    static bool copy_at_once(const Recv& recv, const Send& send);
     void start_copy(Recv& recv, Send& send);
     void refuse(Offer offer, const Error& error);
     void end(Send& send, const Error& error, bool notify = true);

@@ -11,6 +11,7 @@
 #include <set>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "core/recycled.hpp"
 #include "core/time.hpp"
@@ -31,7 +32,10 @@ class Timers {
     static constexpr size_t at_once_max = 64;
     static constexpr Duration time_max{50'000};  // after which no further one fires
 
-    Time next() const { return order_.empty() ? never : std::get<Time>(*order_.begin()); }
+    Time next() {
+        settle();
+        return order_.empty() ? never : std::get<Time>(*order_.begin());
+    }
     // One turn: fires some of those that are due at `now`. Each is disarmed first and may arm itself again.
     // What is left is due at once: next() says so. `clock()`: the time, as it passes.
     template <class Clock>
@@ -55,6 +59,7 @@ class Timers {
     struct Row {
         uint64_t user = 0;
         size_t alarms = 0;
+        bool is_unsettled = false;  // its place may be an earlier one: it is among unsettled_
         Queue queue{};
         Time served_at{};  // when one fired last: it is behind all that have been due since before
         uint64_t turn = 0;
@@ -70,9 +75,24 @@ class Timers {
         return row;
     }
     void leave(Row& row) {
-        if (--row.alarms == 0) rows_.erase(uint64_t(row.user));
+        if (--row.alarms != 0) return;
+        put_in_order(row);
+        if (row.is_unsettled) std::erase(unsettled_, &row);
+        rows_.erase(uint64_t(row.user));
     }
-    // After each change of its first alarm, or of its turn.
+    // After each change of its first alarm, or of its turn. A turn of the loop arms and disarms many alarms
+    // of a user, and only the last of these changes counts: the row is put in order when next() is asked.
+    void unsettle(Row& row) {
+        if (std::exchange(row.is_unsettled, true)) return;
+        unsettled_.push_back(&row);
+    }
+    void settle() {
+        for (Row* row : unsettled_) {
+            row->is_unsettled = false;
+            put_in_order(*row);
+        }
+        unsettled_.clear();
+    }
     void put_in_order(Row& row) {
         const Time due =
             row.queue.empty() ? never : std::max(std::get<Time>(*row.queue.begin()), row.served_at);
@@ -89,6 +109,7 @@ class Timers {
 
     std::map<uint64_t, Row, std::less<>, Recycled<std::pair<const uint64_t, Row>>> rows_;
     Order order_;  // by time, then by turn: of rows with an armed alarm
+    std::vector<Row*> unsettled_;
     uint64_t turns_ = 0;
     uint64_t made_ = 0;
 };
@@ -105,10 +126,11 @@ class Alarm {
     // Replaces the earlier deadline; never: disarms it.
     void wake_at(Time at) {
         if (at == at_) return;
-        if (at_ != never) row_.queue.erase({at_, number_, this});
+        if (at_ != never) row_.queue.erase(place_);
         at_ = at;
-        if (at_ != never) row_.queue.emplace(at_, number_, this);
-        timers_.put_in_order(row_);
+        // Most are the latest of their user, since most time-outs are the same.
+        if (at_ != never) place_ = row_.queue.emplace_hint(row_.queue.end(), at_, number_, this);
+        timers_.unsettle(row_);
     }
 
   protected:
@@ -123,6 +145,7 @@ class Alarm {
     Timers::Row& row_;
     uint64_t number_;
     Time at_ = never;
+    Timers::Queue::iterator place_;  // while it is armed
 };
 
 inline void Timers::fire_next(Time now) {
