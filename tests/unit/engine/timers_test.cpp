@@ -78,6 +78,29 @@ TEST_CASE("alarms ring in time order, once, and not after they are gone") {
     REQUIRE(loop.timers.next() == never);
 }
 
+TEST_CASE("a user's alarms that come and go before the deadlines are looked at leave nothing behind") {
+    Loop loop;
+    for (const uint64_t user : {7U, 8U, 7U}) {
+        Recorder first(loop.timers, loop.fired, 1, user), second(loop.timers, loop.fired, 2, user);
+        second.wake_at(Time{} + 2ms);
+        first.wake_at(Time{} + 3ms);  // not the latest of its user
+        second.wake_at(Time{} + 4ms);
+        first.wake_at(Time{} + 1ms);
+    }
+    CHECK(loop.timers.next() == never);
+    CHECK(loop.turn(due).empty());
+
+    Recorder stays(loop.timers, loop.fired, 3, 8);
+    stays.wake_at(Time{} + 5ms);
+    {
+        Recorder goes(loop.timers, loop.fired, 4, 7), with_it(loop.timers, loop.fired, 5, 8);
+    }
+    CHECK(loop.timers.next() == Time{} + 5ms);
+    stays.wake_at(Time{} + 6ms);
+    CHECK(loop.turn(Time{} + 5ms).empty());
+    CHECK(loop.turn(Time{} + 6ms) == std::vector<int>{3});
+}
+
 TEST_CASE("deadlines that fall together fire some in a turn, in order, and the rest is due at once",
           "[N16]") {
     constexpr int many = 5000;
