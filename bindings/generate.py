@@ -42,7 +42,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import _quick
-from ._arrays import ARRAYS, COPIED, OPS, Memory, Number, Values, copy_of
+from ._arrays import ARRAYS, COPIED, Memory, Number, Values, copy_of
 from ._calls import Calls, as_given
 from ._requests import Persistent, Request
 from ._rows import ROWS
@@ -227,7 +227,7 @@ def quick_when(shape, ready):
 def quick_call(row, shape, request, memory):
     reduces = row["reduction"] != "moves"
     return "_quick." + shape.quick.format(
-        number=row["number"], op="OPS.get(op, -1)" if reduces else "0", scalar="scalar" if reduces else "None",
+        number=row["number"], op="op" if reduces else "None", scalar="scalar" if reduces else "None",
         root="root" if row["root"] == "rooted" else "0", request=request, values=memory, out=out_of(shape))
 
 

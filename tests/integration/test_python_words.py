@@ -13,12 +13,12 @@ def wrong_calls(me):
              "timeout= is 0": lambda: group.barrier(timeout=0), "a positive number of seconds": lambda: group.barrier(timeout=0),
              "nexar.FLAG_DETERMINISTIC": lambda: group.all_reduce(x, flags=99),
              "cannot be sent to nexar.ANY_SOURCE": lambda: group.send(x, nexar.ANY_SOURCE),
-             "a rank is -1; allowed: 0 to the group's size - 1": lambda: group.recv(x, -1),
-             "nexar.ANY_SOURCE where a message is received": lambda: group.recv(x, -1),
+             "source is -1; allowed: an integer, 0 to the group's size - 1": lambda: group.recv(x, -1),
+             "size - 1, or nexar.ANY_SOURCE": lambda: group.recv(x, -1),
              "values is not C-contiguous: give np.ascontiguousarray(values)": lambda: group.all_gather(twice),
              "out is not C-contiguous": lambda: group.all_reduce(x, twice), "values is read-only": lambda: group.broadcast(b"1234", 1 - me.rank),
              "values is of another byte order": lambda: group.send(x.astype(">f8"), 1 - me.rank),
-             "want nexar.Request or None; not int": lambda: nexar.wait_all([3]), "want nexar.Request or None; not str": lambda: nexar.wait_any("a")}
+             "requests[0] is 3; allowed: a nexar.Request, or None": lambda: nexar.wait_all([3]), "requests[0] is 'a'; allowed": lambda: nexar.wait_any("a")}
     texts = {}
     for word, call in calls.items():
         try:

@@ -95,7 +95,7 @@ def refusals(me):
     group.all_reduce(leaf.detach())
     same(leaf.detach(), torch.full((3,), 3.0), "a leaf's memory")
     refused(lambda: group.all_reduce(torch.ones(3, dtype=torch.complex64)), "DLPack type")
-    refused(lambda: group.all_reduce(torch.ones(3), torch.ones(3, dtype=torch.float64)), "dtypes differ")
+    refused(lambda: group.all_reduce(torch.ones(3), torch.ones(3, dtype=torch.float64)), "out is of dtype float64, and values is of dtype float32")
     refused(lambda: group.all_reduce(torch.eye(3).to_sparse()), "")
     negative = torch.tensor([1 + 2j]).conj().imag  # -2, over memory that has 2
     for begin in (group.all_reduce, group.all_reduce_start, group.all_reduce_init, lambda t: group.send(t, 1 - group.rank)):

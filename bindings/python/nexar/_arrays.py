@@ -10,6 +10,8 @@ from typing import Any, Protocol, Union
 import numpy as np
 import numpy.typing as npt
 
+from ._library import shown
+
 DTYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 3, "int8": 4, "int32": 5, "int64": 6, "uint8": 7,
           "uint32": 8, "uint64": 9, "int16": 10, "uint16": 11, "bool": 12, "float8_e4m3fn": 13, "float8_e5m2": 14,
           "float32_int32": 15, "float64_int64": 16, "int32_int32": 17, "int64_int64": 18}
@@ -49,8 +51,8 @@ def array(values: Memory, write: bool, name: str = "values") -> Sides:
     ValueError: not C-contiguous, of another byte order or dtype, read-only, or on a device. TypeError: no memory."""
     if not isinstance(values, np.ndarray):
         if hasattr(values, "__dlpack__") and not _has_buffer(values):
-            return _tensor(values, write)
-        values = _buffer(values)
+            return _tensor(values, write, name)
+        values = _buffer(values, name)
     flags, dtype = values.flags, values.dtype
     if not flags.c_contiguous:
         raise ValueError(f"{name} is not C-contiguous: give np.ascontiguousarray({name}){', a copy, which gets the result' if write else ''}")
@@ -61,7 +63,7 @@ def array(values: Memory, write: bool, name: str = "values") -> Sides:
     number = _plain.get(dtype)
     if number is None:
         if name_of(dtype) not in DTYPES:
-            raise ValueError(f"dtype {name_of(dtype)} is not one of {', '.join(DTYPES)}")
+            raise ValueError(f"{name} is of dtype {name_of(dtype)}; allowed: {', '.join(DTYPES)}")
         number = DTYPES[name_of(dtype)]
     return values.ctypes.data, values.size, number
 
@@ -77,11 +79,11 @@ BY_NUMBER = {number: dtype for dtype, number in _plain.items()}
 def scalar_of(scalar: Any, dtype: np.dtype[Any] | int) -> Array:
     """premul_sum's factor, as the operation has it, of a dtype of numpy or a nexar_dtype. ValueError: not one number, or one that an
     integer dtype lacks."""
-    given = np.asarray(scalar)
+    given = _numbers(scalar, "scalar")
     if given.size != 1:
-        raise ValueError(f"scalar has {given.size} elements: want one number")
+        raise ValueError(f"scalar has {given.size} elements; allowed: one number")
     if given.dtype.kind not in "biufV":  # V: those of ml_dtypes
-        raise ValueError(f"scalar is {scalar!r}: want one number")
+        raise ValueError(f"scalar is {shown(scalar)}; allowed: one number")
     if dtype == DTYPES["bfloat16"] and isinstance(dtype, int):
         return _bfloat16(given.reshape(1))
     dtype = dtype if isinstance(dtype, np.dtype) else new(0, dtype).dtype
@@ -110,9 +112,13 @@ def pair(values: Memory, out: Memory | None) -> tuple[Memory, int, int, int, int
     address, count, dtype = array(values, False)
     out_address, out_count, out_dtype = array(out, True, "out")
     if dtype != out_dtype:
-        names = list(DTYPES)
-        raise ValueError(f"the arrays' dtypes differ: {names[dtype]} and {names[out_dtype]}")
+        raise differing(out_dtype, dtype)
     return out, address, out_address, count, out_count, dtype
+
+
+def differing(out: int, values: int) -> ValueError:
+    """The dtypes of the two sides of an operation differ."""
+    return ValueError(f"out is of dtype {list(DTYPES)[out]}, and values is of dtype {list(DTYPES)[values]}; allowed: one dtype")
 
 
 def new(shape: int | tuple[int, ...], dtype: int) -> Array:
@@ -134,8 +140,8 @@ def shape_of(values: Memory, elements: int) -> tuple[int, ...]:
 
 
 def reduction(name: str) -> int:
-    if name not in OPS:
-        raise ValueError(f"op {name!r} is not one of {', '.join(OPS)}")
+    if not isinstance(name, str) or name not in OPS:
+        raise ValueError(f"op is {shown(name)}; allowed: {', '.join(OPS)}")
     return OPS[name]
 
 
@@ -145,19 +151,27 @@ COPIED = list, float, int, tuple, bool, np.generic
 ARRAYS: set[type] = {np.ndarray}  # types that are none of those: numpy's, and once one was seen torch's
 
 
-def lifted(values: Values) -> tuple[Any, bool]:
+def lifted(values: Values, name: str = "values") -> tuple[Any, bool]:
     """(the values as memory, whether that is a copy of a number or a list)."""
     kind = type(values)
     if kind in ARRAYS:
         return values, False
-    return (copy_of(values), True) if kind is list or isinstance(values, COPIED) else (values, False)
+    return (copy_of(values, name), True) if kind is list or isinstance(values, COPIED) else (values, False)
 
 
-def copy_of(values: Any) -> Array:
+def copy_of(values: Any, name: str = "values") -> Array:
     """Of a number or a list, with numpy's types. OverflowError: an integer that int64 lacks, of which numpy would make another type."""
     if type(values) is int and not -1 << 63 <= values < 1 << 63:
-        raise OverflowError(f"{values} is no value of int64: give a float, or an array of the dtype that you mean")
-    return np.array(values)
+        raise OverflowError(f"{name} is {values}, which is no value of int64: give a float, or an array of the dtype that you mean")
+    return _numbers(values, name)
+
+
+def _numbers(values: Any, name: str) -> Array:
+    try:
+        return np.array(values)
+    except (TypeError, ValueError) as error:  # of lists that differ in length
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"{name} is {shown(values)}, of which numpy makes no array ({error}); allowed: a number, or lists of one length") from None
 
 
 # ---- Buffers ----
@@ -183,13 +197,13 @@ def held(*memories: Any) -> list[Any]:
     return holders
 
 
-def _buffer(values: Any) -> Array:
+def _buffer(values: Any, name: str) -> Array:
     """An array over the memory of an object with the buffer protocol or numpy's __array_interface__."""
     if _has_buffer(values):
         return np.asarray(memoryview(values))
     if hasattr(values, "__array_interface__"):
         return np.asarray(values)
-    raise TypeError(f"want an array, a buffer, or a tensor with DLPack; not {type(values).__name__}")
+    raise TypeError(f"{name} is {shown(values)}; allowed: an array, a buffer, or a tensor with DLPack")
 
 
 # ---- DLPack (dlpack.h, version 0: what __dlpack__ gives to who names no version) ----
@@ -209,31 +223,32 @@ _pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
 _pointer_of.argtypes, _pointer_of.restype = [ctypes.py_object, ctypes.c_char_p], ctypes.c_void_p
 
 
-def _tensor(values: Any, write: bool) -> Sides:
+def _tensor(values: Any, write: bool, name: str) -> Sides:
     """Of a tensor whose memory the caller keeps."""
     _check_device(values)
     if write and getattr(values, "readonly", False):
-        raise ValueError("the tensor is read-only")
+        raise ValueError(f"{name} is read-only")
     if is_negated(values):
-        raise ValueError("the tensor has the negative bit set: use its resolve_neg()")
+        raise ValueError(f"{name} has the negative bit set: use its resolve_neg()")
     capsule, dtype = _capsule(values)
     tensor = _DLTensor.from_address(_pointer_of(capsule, b"dltensor"))
     shape = [tensor.shape[i] for i in range(tensor.ndim)]
     kind = _KINDS.get((tensor.code, tensor.bits)) if tensor.lanes == 1 else None
     if kind is None:
-        raise ValueError(f"DLPack type {(tensor.code, tensor.bits, tensor.lanes)} is not one of {', '.join(_KINDS.values())}")
+        raise ValueError(f"{name} is of DLPack type {(tensor.code, tensor.bits, tensor.lanes)}; allowed: {', '.join(_KINDS.values())}")
     step, contiguous = 1, True
     for i in reversed(range(tensor.ndim)):
         contiguous &= not tensor.strides or shape[i] <= 1 or tensor.strides[i] == step
         step *= shape[i]
     if not contiguous and step > 0:
-        raise ValueError("want a contiguous tensor")
+        raise ValueError(f"{name} is not contiguous: use its contiguous()")
     if step > 0 and not tensor.data:
-        raise ValueError("the tensor has no memory")
+        raise ValueError(f"{name} is a tensor without memory")
     if step > 0 and not shares(type(values)):
         again, _ = _capsule(values)  # while the first one is there
         if _DLTensor.from_address(_pointer_of(again, b"dltensor")).data != tensor.data:
-            raise ValueError("the tensor gives a copy at each export, not its memory: give an array, as numpy.from_dlpack makes")
+            raise ValueError(f"{name} is a tensor that gives a copy at each export, not its memory: give an array, as numpy.from_dlpack "
+                             "makes")
     return (tensor.data or 0) + tensor.byte_offset, math.prod(shape), DTYPES[dtype or kind]
 
 

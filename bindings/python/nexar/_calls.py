@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import ctypes
-import operator
 from collections.abc import Callable, Sequence
 from ctypes import byref
 from typing import Any
@@ -77,11 +76,13 @@ class Calls:
                     counts: Sequence[int] = (), send_counts: Sequence[int] = (), receive_counts: Sequence[int] = (),
                     scalar: Any = None, persistent: bool = False, **given: Any) -> Any:
         """Starts, or prepares, the collective of a row of the table."""
+        if row.rooted:
+            root = _library.checked(_library.Root, root)
         values, copied = _arrays.lifted(values) if self._reads(row, root) else (values, False)
         if copied and persistent:
-            raise TypeError("a persistent operation reads its values at each start: give an array")
+            raise TypeError("values is a copy: a persistent operation reads its values at each start: give an array")
         if copied and row.memory == "data":
-            raise TypeError(f"{row.name} fills memory in: give an array, or use bcast_object for Python's own")
+            raise TypeError(f"values is a copy: {row.name} fills memory in: give an array, or use bcast_object for Python's own")
         arguments: tuple[Any, ...] = ()
         result: Any = None
         if row.memory == "data":
@@ -171,9 +172,11 @@ class Calls:
         return (address, self._list(sends), out_address, self._list(receives), dtype), out
 
     def _counts(self, row: Row, name: str, given: Sequence[int]) -> list[int]:
-        counts = [operator.index(count) for count in given]
+        each = f"0 or more for each of {self.size} ranks"
+        counts = [_library.integer(count, f"{name}[{index}]", "an integer, 0 or more")
+                  for index, count in enumerate(_library.entries(given, name, f"a list of an integer of {each}"))]
         if len(counts) != self.size:
-            raise ValueError(f"{name} has {len(counts)} entries; {row.name} needs one of 0 or more for each of {self.size} ranks")
+            raise ValueError(f"{name} has {len(counts)} entries; allowed for {row.name}: one of {each}")
         if min(counts) < 0:
             index = next(index for index, count in enumerate(counts) if count < 0)
             raise ValueError(f"{name}[{index}] is {counts[index]}; allowed: 0 or more")
@@ -223,7 +226,7 @@ def of_lengths(row: Row, values: Any, wanted_in: int | None, out: Any,
     out_address, elements, other = _arrays.array(needed(row, out), True, "out")
     check_elements(row, "out", elements, wanted_out)
     if wanted_in is not None and other != dtype:
-        raise ValueError(f"the arrays' dtypes differ: {list(_arrays.DTYPES)[dtype]} and {list(_arrays.DTYPES)[other]}")
+        raise _arrays.differing(other, dtype)
     return (address, out_address), other, out
 
 
@@ -239,10 +242,12 @@ class _Given:
                  scalar: Any = None, flags: int = 0) -> None:
         self.user_data, self._scalar = user_data, scalar  # an array of one element
         self._values = {} if timeout is None else {"timeout_ms": milliseconds(timeout)}
-        given = (("match_id", match_id), ("flags", flags), ("scalar", None if scalar is None else scalar.ctypes.data))
-        self._values.update((name, value) for name, value in given if value)
+        for name, value in (("match_id", match_id), ("flags", flags)):
+            self._values[name] = _library.checked(ctypes.c_uint64, value, name)
+        if scalar is not None:
+            self._values["scalar"] = scalar.ctypes.data
         if priority is not None:
-            self._values["priority"] = priority
+            self._values["priority"] = _library.checked(ctypes.c_int32, priority, "priority")
 
     def options(self, key: int) -> _library.OpOptions:
         made = _library.OpOptions.from_buffer_copy(_DEFAULTS)

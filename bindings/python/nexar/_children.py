@@ -2,9 +2,8 @@
 from __future__ import annotations
 
 import ctypes
-import operator
 from collections.abc import Sequence
-from ctypes import byref, c_int64, c_uint32
+from ctypes import byref, c_int64, c_uint32, c_uint64
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _library
@@ -109,14 +108,17 @@ class Children(Calls):
     def translate(self, ranks: Sequence[int], to: Group) -> list[int | None]:
         """These ranks of this group, as ranks of another one that comes from the same opened group: parent, child, child of
         a child. None: the process has no rank there."""
-        count = len(ranks)
-        given = (c_uint32 * count)(*(_library.checked(c_uint32, rank, "a rank") for rank in ranks))
+        given = _ranks(ranks)
+        count = len(given)
+        if not isinstance(to, Children):
+            raise TypeError(f"to is {_library.shown(to)}; allowed: a nexar.Group")
         check(lib.nexar_group_translate(self._handle, given, count, to._handle, given))
         return [None if rank == COLOUR_UNDEFINED else rank for rank in given]
 
     def __split(self, colour: int | None, key: int, **given: Any) -> Request:
-        if colour is not None and not 0 <= operator.index(colour) < COLOUR_UNDEFINED:
-            raise ValueError(f"colour is {colour}; allowed: 0 to 2**32 - 2, or None: no child")
+        allowed = "an integer, 0 to 2**32 - 2, or None: no child"
+        if colour is not None and not 0 <= _library.integer(colour, "colour", allowed) < COLOUR_UNDEFINED:
+            raise ValueError(f"colour is {colour}; allowed: {allowed}")
         key = _library.checked(c_int64, key, "key")
         return self.__start(lib.nexar_group_split_start, COLOUR_UNDEFINED if colour is None else colour, key, **given)
 
@@ -125,9 +127,10 @@ class Children(Calls):
 
     def __create(self, ranks: Sequence[int], tag: int, hidden: bool = False, user_data: int = 0,
                  **times: float | None) -> Request:
-        given = (c_uint32 * len(ranks))(*(_library.checked(c_uint32, rank, "a rank") for rank in ranks))
-        wanted = options(_library.CreateOptions, lib.nexar_create_options_init, tag=tag, **_milliseconds("", times))
-        return self.__request(lib.nexar_group_create_start, wanted, given, len(ranks), hidden=hidden, user_data=user_data)
+        given = _ranks(ranks)
+        wanted = options(_library.CreateOptions, lib.nexar_create_options_init, tag=_library.checked(c_uint64, tag, "tag"),
+                         **_milliseconds("", times))
+        return self.__request(lib.nexar_group_create_start, wanted, given, len(given), hidden=hidden, user_data=user_data)
 
     def __start(self, function: Any, *arguments: Any, hidden: bool = False, user_data: int = 0, match_id: int = 0,
                 **times: float | None) -> Request:
@@ -146,11 +149,16 @@ class Children(Calls):
                        start, hidden)
 
 
+def _ranks(ranks: Sequence[int]) -> Any:
+    listed = _library.entries(ranks, "ranks", "a list of ranks of this group")
+    return (c_uint32 * len(listed))(*(_library.checked(_library.Rank, rank, f"ranks[{index}]") for index, rank in enumerate(listed)))
+
+
 def _milliseconds(others: str, times: dict[str, float | None]) -> dict[str, int]:
     unknown = times.keys() - set(_TIMES)
     if unknown:
         raise TypeError(f"unknown options {sorted(unknown)}; there are {others}{', '.join(_TIMES)}")
-    return {f"{name}_ms": milliseconds(value) for name, value in times.items()}
+    return {f"{name}_ms": milliseconds(value, name) for name, value in times.items()}
 
 
 _TIMES = ("timeout", "collective_timeout", "barrier_timeout", "rpc_timeout")

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import _quick
-from ._arrays import ARRAYS, COPIED, OPS, Memory, Number, Values, copy_of
+from ._arrays import ARRAYS, COPIED, Memory, Number, Values, copy_of
 from ._calls import Calls, as_given
 from ._requests import Persistent, Request
 from ._rows import ROWS
@@ -45,8 +45,7 @@ class Collectives(Calls):
         """out[i] is the reduction of all ranks' values[i], on every rank. Returns out; None: values itself (in place).
         Raises ValueError for memory that does not fit, and nexar.Error."""
         if not self._dropped:
-            done = _quick.sides(1, self._gate, self._handle, values, out, OPS.get(op, -1), scalar, 0, 1, 1, timeout, match_id, priority,
-                flags, None)
+            done = _quick.sides(1, self._gate, self._handle, values, out, op, scalar, 0, 1, 1, timeout, match_id, priority, flags, None)
             if done is not NotImplemented:
                 return done
         return self._blocking(ROWS["all_reduce"], values, out=out, op=op, scalar=scalar, timeout=timeout, match_id=match_id,
@@ -60,8 +59,7 @@ class Collectives(Calls):
         if (not self._dropped or self._may_start()):
             request = Request(self._connection, "all_reduce", self._weak, (self, given, out), given if out is None else out, as_given if
                 given is not values and out is None else None, user_data)
-            begun = _quick.sides(1, self._gate, self._handle, given, out, OPS.get(op, -1), scalar, 0, 1, 1, timeout, match_id, priority,
-                flags, request)
+            begun = _quick.sides(1, self._gate, self._handle, given, out, op, scalar, 0, 1, 1, timeout, match_id, priority, flags, request)
             if begun is not NotImplemented:
                 return begun  # type: ignore[no-any-return]
         return self._begin(ROWS["all_reduce"], values, out=out, op=op, scalar=scalar, timeout=timeout, match_id=match_id,
@@ -82,8 +80,8 @@ class Collectives(Calls):
         the others get None, and their out is not looked at. Raises ValueError for memory that does not fit, and
         nexar.Error."""
         if not self._dropped:
-            done = _quick.sides(2, self._gate, self._handle, values, out, OPS.get(op, -1), scalar, root, 1, int(root == self.rank), timeout,
-                match_id, priority, flags, None)
+            done = _quick.sides(2, self._gate, self._handle, values, out, op, scalar, root, 1, int(root == self.rank), timeout, match_id,
+                priority, flags, None)
             if done is not NotImplemented:
                 return done
         return self._blocking(ROWS["reduce"], values, out=out, op=op, root=root, scalar=scalar, timeout=timeout, match_id=match_id,
@@ -97,8 +95,8 @@ class Collectives(Calls):
         if (not self._dropped or self._may_start()):
             request = Request(self._connection, "reduce", self._weak, (self, given, out), (given if out is None else out) if root ==
                 self.rank else None, as_given if given is not values and out is None else None, user_data)
-            begun = _quick.sides(2, self._gate, self._handle, given, out, OPS.get(op, -1), scalar, root, 1, int(root == self.rank), timeout,
-                match_id, priority, flags, request)
+            begun = _quick.sides(2, self._gate, self._handle, given, out, op, scalar, root, 1, int(root == self.rank), timeout, match_id,
+                priority, flags, request)
             if begun is not NotImplemented:
                 return begun  # type: ignore[no-any-return]
         return self._begin(ROWS["reduce"], values, out=out, op=op, root=root, scalar=scalar, timeout=timeout, match_id=match_id,
@@ -148,7 +146,7 @@ class Collectives(Calls):
         ValueError for memory that does not fit, and nexar.Error."""
         into = self._room(values, self.size) if out is None else out
         if not self._dropped and into is not None:
-            done = _quick.sides(4, self._gate, self._handle, values, into, 0, None, 0, 1, self.size, timeout, match_id, priority, flags,
+            done = _quick.sides(4, self._gate, self._handle, values, into, None, None, 0, 1, self.size, timeout, match_id, priority, flags,
                 None)
             if done is not NotImplemented:
                 return done
@@ -163,7 +161,7 @@ class Collectives(Calls):
         if (not self._dropped or self._may_start()) and into is not None:
             request = Request(self._connection, "all_gather", self._weak, (self, given, into), into, as_given if given is not values and out
                 is None else None, user_data)
-            begun = _quick.sides(4, self._gate, self._handle, given, into, 0, None, 0, 1, self.size, timeout, match_id, priority, flags,
+            begun = _quick.sides(4, self._gate, self._handle, given, into, None, None, 0, 1, self.size, timeout, match_id, priority, flags,
                 request)
             if begun is not NotImplemented:
                 return begun  # type: ignore[no-any-return]
@@ -185,8 +183,8 @@ class Collectives(Calls):
         ValueError for memory that does not fit, and nexar.Error."""
         into = self._room(values, 0) if out is None else out
         if not self._dropped and into is not None:
-            done = _quick.sides(5, self._gate, self._handle, values, into, OPS.get(op, -1), scalar, 0, self.size, 1, timeout, match_id,
-                priority, flags, None)
+            done = _quick.sides(5, self._gate, self._handle, values, into, op, scalar, 0, self.size, 1, timeout, match_id, priority, flags,
+                None)
             if done is not NotImplemented:
                 return done
         return self._blocking(ROWS["reduce_scatter"], values, out=out, op=op, scalar=scalar, timeout=timeout, match_id=match_id,
@@ -201,8 +199,8 @@ class Collectives(Calls):
         if (not self._dropped or self._may_start()) and into is not None:
             request = Request(self._connection, "reduce_scatter", self._weak, (self, given, into), into, as_given if given is not values and
                 out is None else None, user_data)
-            begun = _quick.sides(5, self._gate, self._handle, given, into, OPS.get(op, -1), scalar, 0, self.size, 1, timeout, match_id,
-                priority, flags, request)
+            begun = _quick.sides(5, self._gate, self._handle, given, into, op, scalar, 0, self.size, 1, timeout, match_id, priority, flags,
+                request)
             if begun is not NotImplemented:
                 return begun  # type: ignore[no-any-return]
         return self._begin(ROWS["reduce_scatter"], values, out=out, op=op, scalar=scalar, timeout=timeout, match_id=match_id,
@@ -221,7 +219,7 @@ class Collectives(Calls):
         """Block r of rank s's values arrives in out of rank r, as block s. Returns out; None: values itself (in place).
         Raises ValueError for memory that does not fit, and nexar.Error."""
         if not self._dropped:
-            done = _quick.sides(8, self._gate, self._handle, values, out, 0, None, 0, self.size, self.size, timeout, match_id, priority,
+            done = _quick.sides(8, self._gate, self._handle, values, out, None, None, 0, self.size, self.size, timeout, match_id, priority,
                 flags, None)
             if done is not NotImplemented:
                 return done
@@ -235,7 +233,7 @@ class Collectives(Calls):
         if (not self._dropped or self._may_start()):
             request = Request(self._connection, "all_to_all", self._weak, (self, given, out), given if out is None else out, as_given if
                 given is not values and out is None else None, user_data)
-            begun = _quick.sides(8, self._gate, self._handle, given, out, 0, None, 0, self.size, self.size, timeout, match_id, priority,
+            begun = _quick.sides(8, self._gate, self._handle, given, out, None, None, 0, self.size, self.size, timeout, match_id, priority,
                 flags, request)
             if begun is not NotImplemented:
                 return begun  # type: ignore[no-any-return]
@@ -257,7 +255,7 @@ class Collectives(Calls):
         and nexar.Error."""
         into = self._room(values, self.size) if out is None and root == self.rank else out
         if not self._dropped and (into is not None or root != self.rank):
-            done = _quick.sides(9, self._gate, self._handle, values, into, 0, None, root, 1, self.size * (root == self.rank), timeout,
+            done = _quick.sides(9, self._gate, self._handle, values, into, None, None, root, 1, self.size * (root == self.rank), timeout,
                 match_id, priority, flags, None)
             if done is not NotImplemented:
                 return done
@@ -272,7 +270,7 @@ class Collectives(Calls):
         if (not self._dropped or self._may_start()) and (into is not None or root != self.rank):
             request = Request(self._connection, "gather", self._weak, (self, given, into), (into) if root == self.rank else None, as_given
                 if given is not values and out is None else None, user_data)
-            begun = _quick.sides(9, self._gate, self._handle, given, into, 0, None, root, 1, self.size * (root == self.rank), timeout,
+            begun = _quick.sides(9, self._gate, self._handle, given, into, None, None, root, 1, self.size * (root == self.rank), timeout,
                 match_id, priority, flags, request)
             if begun is not NotImplemented:
                 return begun  # type: ignore[no-any-return]
@@ -294,7 +292,7 @@ class Collectives(Calls):
         does not fit, and nexar.Error."""
         into = self._room(values, 0) if out is None and root == self.rank else out
         if not self._dropped and into is not None:
-            done = _quick.sides(10, self._gate, self._handle, values, into, 0, None, root, self.size * (root == self.rank), 1, timeout,
+            done = _quick.sides(10, self._gate, self._handle, values, into, None, None, root, self.size * (root == self.rank), 1, timeout,
                 match_id, priority, flags, None)
             if done is not NotImplemented:
                 return done
@@ -309,7 +307,7 @@ class Collectives(Calls):
         if (not self._dropped or self._may_start()) and into is not None:
             request = Request(self._connection, "scatter", self._weak, (self, given, into), into, as_given if given is not values and out is
                 None else None, user_data)
-            begun = _quick.sides(10, self._gate, self._handle, given, into, 0, None, root, self.size * (root == self.rank), 1, timeout,
+            begun = _quick.sides(10, self._gate, self._handle, given, into, None, None, root, self.size * (root == self.rank), 1, timeout,
                 match_id, priority, flags, request)
             if begun is not NotImplemented:
                 return begun  # type: ignore[no-any-return]
@@ -329,8 +327,7 @@ class Collectives(Calls):
         """out[i] is the reduction of values[i] of ranks 0 to this one. Returns out; None: values itself (in place).
         Raises ValueError for memory that does not fit, and nexar.Error."""
         if not self._dropped:
-            done = _quick.sides(11, self._gate, self._handle, values, out, OPS.get(op, -1), scalar, 0, 1, 1, timeout, match_id, priority,
-                flags, None)
+            done = _quick.sides(11, self._gate, self._handle, values, out, op, scalar, 0, 1, 1, timeout, match_id, priority, flags, None)
             if done is not NotImplemented:
                 return done
         return self._blocking(ROWS["scan"], values, out=out, op=op, scalar=scalar, timeout=timeout, match_id=match_id, user_data=user_data,
@@ -344,8 +341,7 @@ class Collectives(Calls):
         if (not self._dropped or self._may_start()):
             request = Request(self._connection, "scan", self._weak, (self, given, out), given if out is None else out, as_given if given is
                 not values and out is None else None, user_data)
-            begun = _quick.sides(11, self._gate, self._handle, given, out, OPS.get(op, -1), scalar, 0, 1, 1, timeout, match_id, priority,
-                flags, request)
+            begun = _quick.sides(11, self._gate, self._handle, given, out, op, scalar, 0, 1, 1, timeout, match_id, priority, flags, request)
             if begun is not NotImplemented:
                 return begun  # type: ignore[no-any-return]
         return self._begin(ROWS["scan"], values, out=out, op=op, scalar=scalar, timeout=timeout, match_id=match_id, user_data=user_data,
@@ -365,8 +361,7 @@ class Collectives(Calls):
         """out[i] is the reduction of values[i] of all ranks below this one. Returns out; None: values itself (in place).
         Raises ValueError for memory that does not fit, and nexar.Error."""
         if not self._dropped:
-            done = _quick.sides(12, self._gate, self._handle, values, out, OPS.get(op, -1), scalar, 0, 1, 1, timeout, match_id, priority,
-                flags, None)
+            done = _quick.sides(12, self._gate, self._handle, values, out, op, scalar, 0, 1, 1, timeout, match_id, priority, flags, None)
             if done is not NotImplemented:
                 return done
         return self._blocking(ROWS["exclusive_scan"], values, out=out, op=op, scalar=scalar, timeout=timeout, match_id=match_id,
@@ -380,8 +375,7 @@ class Collectives(Calls):
         if (not self._dropped or self._may_start()):
             request = Request(self._connection, "exclusive_scan", self._weak, (self, given, out), given if out is None else out, as_given if
                 given is not values and out is None else None, user_data)
-            begun = _quick.sides(12, self._gate, self._handle, given, out, OPS.get(op, -1), scalar, 0, 1, 1, timeout, match_id, priority,
-                flags, request)
+            begun = _quick.sides(12, self._gate, self._handle, given, out, op, scalar, 0, 1, 1, timeout, match_id, priority, flags, request)
             if begun is not NotImplemented:
                 return begun  # type: ignore[no-any-return]
         return self._begin(ROWS["exclusive_scan"], values, out=out, op=op, scalar=scalar, timeout=timeout, match_id=match_id,
@@ -404,8 +398,8 @@ class Collectives(Calls):
         that does not fit, and nexar.Error."""
         into = self._packed_room(values, counts) if out is None else out
         if not self._dropped and into is not None:
-            done = _quick.packed(13, self._gate, self._handle, values, into, counts, None, 0, None, 0, self.rank, self.size, 1, 2, timeout,
-                match_id, priority, flags, None)
+            done = _quick.packed(13, self._gate, self._handle, values, into, counts, None, None, None, 0, self.rank, self.size, 1, 2,
+                timeout, match_id, priority, flags, None)
             if done is not NotImplemented:
                 return done
         return self._blocking(ROWS["all_gatherv"], values, counts=counts, out=out, timeout=timeout, match_id=match_id, user_data=user_data,
@@ -420,8 +414,8 @@ class Collectives(Calls):
         if (not self._dropped or self._may_start()) and into is not None:
             request = Request(self._connection, "all_gatherv", self._weak, (self, given, into), into, as_given if given is not values and
                 out is None else None, user_data)
-            begun = _quick.packed(13, self._gate, self._handle, given, into, counts, None, 0, None, 0, self.rank, self.size, 1, 2, timeout,
-                match_id, priority, flags, request)
+            begun = _quick.packed(13, self._gate, self._handle, given, into, counts, None, None, None, 0, self.rank, self.size, 1, 2,
+                timeout, match_id, priority, flags, request)
             if begun is not NotImplemented:
                 return begun  # type: ignore[no-any-return]
         return self._begin(ROWS["all_gatherv"], values, counts=counts, out=out, timeout=timeout, match_id=match_id, user_data=user_data,
@@ -444,8 +438,8 @@ class Collectives(Calls):
         the root: values is its part of out. Raises ValueError for memory that does not fit, and nexar.Error."""
         into = self._packed_room(values, counts) if out is None and root == self.rank else out
         if not self._dropped and (into is not None or root != self.rank):
-            done = _quick.packed(14, self._gate, self._handle, values, into, counts, None, 0, None, root, self.rank, self.size, 1, 2 * (root
-                == self.rank), timeout, match_id, priority, flags, None)
+            done = _quick.packed(14, self._gate, self._handle, values, into, counts, None, None, None, root, self.rank, self.size, 1, 2 *
+                (root == self.rank), timeout, match_id, priority, flags, None)
             if done is not NotImplemented:
                 return done
         return self._blocking(ROWS["gatherv"], values, counts=counts, out=out, root=root, timeout=timeout, match_id=match_id,
@@ -460,8 +454,8 @@ class Collectives(Calls):
         if (not self._dropped or self._may_start()) and (into is not None or root != self.rank):
             request = Request(self._connection, "gatherv", self._weak, (self, given, into), (into) if root == self.rank else None, as_given
                 if given is not values and out is None else None, user_data)
-            begun = _quick.packed(14, self._gate, self._handle, given, into, counts, None, 0, None, root, self.rank, self.size, 1, 2 * (root
-                == self.rank), timeout, match_id, priority, flags, request)
+            begun = _quick.packed(14, self._gate, self._handle, given, into, counts, None, None, None, root, self.rank, self.size, 1, 2 *
+                (root == self.rank), timeout, match_id, priority, flags, request)
             if begun is not NotImplemented:
                 return begun  # type: ignore[no-any-return]
         return self._begin(ROWS["gatherv"], values, counts=counts, out=out, root=root, timeout=timeout, match_id=match_id,
@@ -484,8 +478,8 @@ class Collectives(Calls):
         Raises ValueError for memory that does not fit, and nexar.Error."""
         into = self._packed_room(values, counts, True) if out is None and root == self.rank else out
         if not self._dropped and into is not None:
-            done = _quick.packed(15, self._gate, self._handle, values, into, counts, None, 0, None, root, self.rank, self.size, 2 * (root ==
-                self.rank), 1, timeout, match_id, priority, flags, None)
+            done = _quick.packed(15, self._gate, self._handle, values, into, counts, None, None, None, root, self.rank, self.size, 2 * (root
+                == self.rank), 1, timeout, match_id, priority, flags, None)
             if done is not NotImplemented:
                 return done
         return self._blocking(ROWS["scatterv"], values, counts=counts, out=out, root=root, timeout=timeout, match_id=match_id,
@@ -500,8 +494,8 @@ class Collectives(Calls):
         if (not self._dropped or self._may_start()) and into is not None:
             request = Request(self._connection, "scatterv", self._weak, (self, given, into), into, as_given if given is not values and out
                 is None else None, user_data)
-            begun = _quick.packed(15, self._gate, self._handle, given, into, counts, None, 0, None, root, self.rank, self.size, 2 * (root ==
-                self.rank), 1, timeout, match_id, priority, flags, request)
+            begun = _quick.packed(15, self._gate, self._handle, given, into, counts, None, None, None, root, self.rank, self.size, 2 * (root
+                == self.rank), 1, timeout, match_id, priority, flags, request)
             if begun is not NotImplemented:
                 return begun  # type: ignore[no-any-return]
         return self._begin(ROWS["scatterv"], values, counts=counts, out=out, root=root, timeout=timeout, match_id=match_id,
@@ -524,8 +518,8 @@ class Collectives(Calls):
         ValueError for memory that does not fit, and nexar.Error."""
         into = self._packed_room(values, receive_counts) if out is None else out
         if not self._dropped and into is not None:
-            done = _quick.packed(16, self._gate, self._handle, values, into, send_counts, receive_counts, 0, None, 0, self.rank, self.size,
-                2, 2, timeout, match_id, priority, flags, None)
+            done = _quick.packed(16, self._gate, self._handle, values, into, send_counts, receive_counts, None, None, 0, self.rank,
+                self.size, 2, 2, timeout, match_id, priority, flags, None)
             if done is not NotImplemented:
                 return done
         return self._blocking(ROWS["all_to_allv"], values, send_counts=send_counts, receive_counts=receive_counts, out=out, timeout=timeout,
@@ -540,8 +534,8 @@ class Collectives(Calls):
         if (not self._dropped or self._may_start()) and into is not None:
             request = Request(self._connection, "all_to_allv", self._weak, (self, given, into), into, as_given if given is not values and
                 out is None else None, user_data)
-            begun = _quick.packed(16, self._gate, self._handle, given, into, send_counts, receive_counts, 0, None, 0, self.rank, self.size,
-                2, 2, timeout, match_id, priority, flags, request)
+            begun = _quick.packed(16, self._gate, self._handle, given, into, send_counts, receive_counts, None, None, 0, self.rank,
+                self.size, 2, 2, timeout, match_id, priority, flags, request)
             if begun is not NotImplemented:
                 return begun  # type: ignore[no-any-return]
         return self._begin(ROWS["all_to_allv"], values, send_counts=send_counts, receive_counts=receive_counts, out=out, timeout=timeout,
@@ -564,8 +558,8 @@ class Collectives(Calls):
         fit, and nexar.Error."""
         into = self._packed_room(values, counts, True) if out is None else out
         if not self._dropped and into is not None:
-            done = _quick.packed(17, self._gate, self._handle, values, into, counts, None, OPS.get(op, -1), scalar, 0, self.rank, self.size,
-                2, 1, timeout, match_id, priority, flags, None)
+            done = _quick.packed(17, self._gate, self._handle, values, into, counts, None, op, scalar, 0, self.rank, self.size, 2, 1,
+                timeout, match_id, priority, flags, None)
             if done is not NotImplemented:
                 return done
         return self._blocking(ROWS["reduce_scatterv"], values, counts=counts, out=out, op=op, scalar=scalar, timeout=timeout,
@@ -580,8 +574,8 @@ class Collectives(Calls):
         if (not self._dropped or self._may_start()) and into is not None:
             request = Request(self._connection, "reduce_scatterv", self._weak, (self, given, into), into, as_given if given is not values
                 and out is None else None, user_data)
-            begun = _quick.packed(17, self._gate, self._handle, given, into, counts, None, OPS.get(op, -1), scalar, 0, self.rank, self.size,
-                2, 1, timeout, match_id, priority, flags, request)
+            begun = _quick.packed(17, self._gate, self._handle, given, into, counts, None, op, scalar, 0, self.rank, self.size, 2, 1,
+                timeout, match_id, priority, flags, request)
             if begun is not NotImplemented:
                 return begun  # type: ignore[no-any-return]
         return self._begin(ROWS["reduce_scatterv"], values, counts=counts, out=out, op=op, scalar=scalar, timeout=timeout,

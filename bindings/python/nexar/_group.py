@@ -68,6 +68,8 @@ class Group(Collectives, Messages, Children, Objects):
     def abort(self, reason: str = "") -> None:
         """Ends the group for all: the other ranks get a GroupError (PEER_LOST) naming this rank, and the reason. This
         rank's pending requests end with CLOSED, and the group cannot be used any more."""
+        if not isinstance(reason, str):
+            raise TypeError(f"reason is {_library.shown(reason)}; allowed: text")
         self._end(lib.nexar_group_abort, reason.encode(errors="replace").replace(b"\0", b" "))
 
     def _end(self, function: Any, *arguments: Any) -> None:
@@ -134,7 +136,7 @@ class Group(Collectives, Messages, Children, Objects):
         memory that cannot be used, and nexar.Error."""
         values, copied = _arrays.lifted(values)
         if copied:
-            raise TypeError("a persistent operation reads its values at each start: give an array")
+            raise TypeError("values is a copy: a persistent operation reads its values at each start: give an array")
         return self._prepare(lib.nexar_send_init, *_arrays.array(values, False), to, tag, keep=(values, _arrays.held(values)),
                              collective=False, timeout=timeout, match_id=match_id, user_data=user_data, priority=priority)
 

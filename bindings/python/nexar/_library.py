@@ -112,49 +112,95 @@ _RANGES: dict[Any, tuple[int, int]] = {c_uint32: (0, 2**32 - 1), c_uint64: (0, 2
                                        c_int64: (-2**63, 2**63 - 1)}
 
 
-def checked(kind: Any, value: Any, what: str) -> int:
-    """The value, if the C type has it: ctypes itself takes what is left of a number after cutting it."""
-    low, high = _RANGES[kind]
-    number = operator.index(value)
-    if not low <= number <= high:
-        raise ValueError(f"{what} is {number}; allowed: {_ALLOWED.get(what, f'{low} to {high}')}")
-    return number
+def shown(value: Any) -> str:
+    """A wrong argument, as an error names it: itself, or its type where that is long, or has no text."""
+    try:
+        text = repr(value)
+    except Exception:  # whatever the object's own method raises
+        text = ""
+    return text if 0 < len(text) <= 40 and text.isprintable() and text[0] != "<" else f"of type {type(value).__name__}"
 
 
-_ALLOWED = {"a rank": "0 to the group's size - 1, and nexar.ANY_SOURCE where a message is received"}
+def integer(value: Any, what: str, allowed: str) -> int:
+    """The value; TypeError: it is no integer."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"{what} is {shown(value)}; allowed: {allowed}") from None
 
 
-class _Rank(c_uint32):
-    what = "a rank"
+def entries(values: Any, what: str, allowed: str) -> list[Any]:
+    """Of what is listed; TypeError: nothing is."""
+    try:
+        return list(values)
+    except TypeError:
+        raise TypeError(f"{what} is {shown(values)}; allowed: {allowed}") from None
 
 
-class _Tag(c_uint64):
-    what = "a tag"
+def checked(kind: Any, value: Any, what: str = "") -> int:
+    """The value, if the C type has it: ctypes itself takes what is left of a number after cutting it. what: the argument's name."""
+    low, high = _RANGES[kind if kind in _RANGES else kind.__base__]
+    try:
+        number = operator.index(value)
+        if low <= number <= high:
+            return number
+        error: type[Exception] = ValueError
+    except TypeError:
+        error = TypeError
+    what = what or kind.what
+    allowed = _ALLOWED.get(what) or getattr(kind, "allowed", f"an integer, {low} to {high}")
+    raise error(f"{what} is {shown(value)}; allowed: {allowed}")
+
+
+_ALLOWED = {"priority": "nexar.Priority.CRITICAL, REALTIME or BULK, or None: the operation's own"}
+
+
+class Rank(c_uint32):
+    what, allowed = "rank", "an integer, 0 to the group's size - 1"
+
+
+class Root(c_uint32):
+    what, allowed = "root", Rank.allowed
+
+
+class To(c_uint32):
+    what, allowed = "to", Rank.allowed
+
+
+class Source(c_uint32):
+    what, allowed = "source", f"{Rank.allowed}, or nexar.ANY_SOURCE"
+
+
+class SentTag(c_uint64):
+    what, allowed = "tag", "an integer, 0 to 2**64 - 2"
+
+
+class Tag(c_uint64):
+    what, allowed = "tag", f"{SentTag.allowed}, or nexar.ANY_TAG"
 
 
 def check_numbers(function: Any, *arguments: Any) -> None:
-    """ValueError for a rank or a tag that no C type has. Before the call: what Python code raises within one of ctypes, of a signal's
+    """An error for a rank or a tag that no C type has. Before the call: what Python code raises within one of ctypes, of a signal's
     handler, too, would be an ArgumentError."""
     for kind, value in zip(function.argtypes, arguments):
-        if kind in (_Rank, _Tag):
-            checked(kind.__base__, value, kind.what)
+        if hasattr(kind, "what"):
+            checked(kind, value)
 
 
 _session = _group = _memory = c_void_p
 _count = _request = _message = c_uint64
 _dtype = _op = c_int32
-_rank = _Rank
 _options, _started = POINTER(OpOptions), POINTER(c_uint64)
 _memory_of: dict[str, list[Any]] = {"nothing": [], "data": [_memory, _count, _dtype], "in_out": [_memory, _memory, _count, _dtype],
               "in_out_counts": [_memory, _memory, POINTER(_count), _dtype],
               "in_out_own_counts": [_memory, POINTER(_count), _memory, POINTER(_count), _dtype]}
 operations: dict[str, list[Any]] = {
-    **{row.name: [_group, *_memory_of[row.memory], *[_op] * row.reduces, *[_rank] * row.rooted] for row in ROWS.values()},
-    "send": [_group, _memory, _count, _dtype, _rank, _Tag],
-    "recv": [_group, _memory, _count, _dtype, _rank, _Tag],
-    "sendv": [_group, POINTER(Piece), _count, _dtype, _rank, _Tag],
-    "recvv": [_group, POINTER(Piece), _count, _dtype, _rank, _Tag],
-    "probe": [_group, _rank, _Tag],
+    **{row.name: [_group, *_memory_of[row.memory], *[_op] * row.reduces, *[Root] * row.rooted] for row in ROWS.values()},
+    "send": [_group, _memory, _count, _dtype, To, SentTag],
+    "recv": [_group, _memory, _count, _dtype, Source, Tag],
+    "sendv": [_group, POINTER(Piece), _count, _dtype, To, SentTag],
+    "recvv": [_group, POINTER(Piece), _count, _dtype, Source, Tag],
+    "probe": [_group, Source, Tag],
     "mrecv": [_group, _message, _memory, _count, _dtype],
 }
 _signatures: dict[str, list[Any]] = {
@@ -177,15 +223,15 @@ _signatures: dict[str, list[Any]] = {
     "group_dup_start": [_group, POINTER(ChildOptions), _started],
     "group_create_start": [_group, POINTER(c_uint32), c_uint64, POINTER(CreateOptions), _started],
     "group_info_get": [_group, POINTER(GroupInfo)],
-    "group_member_get": [_group, _rank, POINTER(GroupMember)],
+    "group_member_get": [_group, Rank, POINTER(GroupMember)],
     "group_translate": [_group, POINTER(c_uint32), c_uint64, _group, POINTER(c_uint32)],
     "group_free": [_group],
     "group_abort": [_group, c_char_p],
     "group_rank": [_group, POINTER(c_uint32)],
     "group_size": [_group, POINTER(c_uint32)],
     "group_epoch": [_group, POINTER(c_uint32)],
-    "group_node": [_group, _rank, c_char_p, c_uint64],
-    "mprobe": [_group, _rank, _Tag, POINTER(_message), POINTER(Completion), _options],
+    "group_node": [_group, Rank, c_char_p, c_uint64],
+    "mprobe": [_group, Source, Tag, POINTER(_message), POINTER(Completion), _options],
     "message_free": [_group, _message],
     "request_test": [_request, POINTER(Completion)],
     "request_wait": [_request, c_int64, POINTER(Completion)],
@@ -241,15 +287,22 @@ def version() -> str:
     return str(lib.nexar_version_text().decode())
 
 
-def milliseconds(seconds: float | None) -> int:
-    """A time-out as the library counts it: none is NO_TIMEOUT, and what is not 0 does not become 0."""
+def milliseconds(seconds: float | None, what: str = "timeout") -> int:
+    """A time-out as the library counts it: none is NO_TIMEOUT, and what is not 0 does not become 0. what: the argument's name."""
     if seconds is None:
         return DEFAULT_MS
-    if math.isnan(seconds) or seconds < 0:
-        raise ValueError(f"a time-out is None, 0, a positive number of seconds, or nexar.NO_TIMEOUT; not {seconds}")
-    if seconds == NO_TIMEOUT:
-        return NONE_MS
-    return 0 if seconds == 0 else max(1, round(seconds * 1000))
+    try:
+        if seconds == NO_TIMEOUT:
+            return NONE_MS
+        if 0 <= seconds < _SECONDS_END:
+            return 0 if seconds == 0 else max(1, round(seconds * 1000))
+        error: type[Exception] = ValueError
+    except (TypeError, ValueError):  # ValueError: an array
+        error = TypeError
+    raise error(f"{what} is {shown(seconds)}; allowed: None, 0, a positive number of seconds below 9e15, or nexar.NO_TIMEOUT") from None
+
+
+_SECONDS_END = 9e15  # 64 bits of milliseconds have it
 
 
 _Struct = TypeVar("_Struct", bound=ctypes.Structure)

@@ -179,6 +179,8 @@ class Messages(Calls):
                     return got  # type: ignore[no-any-return]
             if isinstance(values, _arrays.COPIED):
                 return self.sendrecv(_arrays.copy_of(values), to, out, source, send_tag, tag, timeout=timeout, priority=priority)
+            _library.checked(_library.SentTag, send_tag, "send_tag")  # the send would name its own
+            _library.check_numbers(lib.nexar_probe_start, None, source, tag)
             _must_be_apart(values, out)  # refused before anything is sent
             given: dict[str, Any] = {"timeout": timeout, "priority": priority}
             return self._exchange(self._send(values, to, send_tag, hidden=True, **given), out, source, tag, given)
@@ -193,8 +195,8 @@ class Messages(Calls):
         nexar.Error."""
         try:
             if not self._dropped:  # a small one
-                got = _quick.exchange(_quick.SEND, _quick.RECV, self._handle, None, to, send_tag, values, source, tag, timeout, 0, priority, 0,
-                                      None)
+                got = _quick.exchange(_quick.SEND, _quick.RECV, self._handle, NotImplemented, to, send_tag, values, source, tag, timeout, 0,
+                                      priority, 0, None)
                 if got is not NotImplemented:
                     return got  # type: ignore[no-any-return]
             if _quick.start is not None and not self._dropped and type(values) is np.ndarray:
@@ -210,6 +212,8 @@ class Messages(Calls):
                 if got is not NotImplemented:
                     return got  # type: ignore[no-any-return]
             address, elements, dtype = _arrays.array(values, True)
+            _library.checked(_library.SentTag, send_tag, "send_tag")  # as above
+            _library.check_numbers(lib.nexar_probe_start, None, source, tag)
             size = elements * int(lib.nexar_dtype_size(dtype))
             copy = np.empty(size, np.uint8)
             ctypes.memmove(copy.ctypes.data, address, size)
@@ -284,17 +288,25 @@ class Messages(Calls):
 
 
 def _memories(pieces: Any) -> Any:
-    """A list of memory, with copies of numbers and lists; None: it is no list."""
+    """A list of memory, with copies of numbers and lists; None: it is no list, or has what cannot be copied."""
     if type(pieces) is not list:
         return None
-    return [_arrays.copy_of(piece) if isinstance(piece, _arrays.COPIED) else piece for piece in pieces]
+    try:
+        return [_arrays.copy_of(piece) if isinstance(piece, _arrays.COPIED) else piece for piece in pieces]
+    except (TypeError, ValueError, OverflowError):  # the general way says which
+        return None
 
 
 def pieces_of(pieces: Sequence[Any], write: bool) -> tuple[Any, int, list[Any]]:
     """(the array of nexar_piece, dtype, what to keep alive)."""
-    kept = [piece if write else _arrays.lifted(piece)[0] for piece in pieces]
-    found = [_arrays.array(piece, write) for piece in kept]
-    dtypes = {dtype for _, _, dtype in found}
-    if len(dtypes) != 1:
-        raise ValueError("the pieces' dtypes differ" if dtypes else "there are no pieces")
-    return (_library.Piece * len(found))(*(_library.Piece(address, count) for address, count, _ in found)), dtypes.pop(), kept
+    given = _library.entries(pieces, "pieces", "a list of arrays")
+    kept = [piece if write else _arrays.lifted(piece, f"pieces[{index}]")[0] for index, piece in enumerate(given)]
+    found = [_arrays.array(piece, write, f"pieces[{index}]") for index, piece in enumerate(kept)]
+    if not found:
+        raise ValueError(f"pieces is {_library.shown(pieces)}; allowed: a list of one array or more")
+    dtype = found[0][2]
+    for index, (_, _, other) in enumerate(found):
+        if other != dtype:
+            names = list(_arrays.DTYPES)
+            raise ValueError(f"pieces[{index}] is of dtype {names[other]}, and pieces[0] of {names[dtype]}; allowed: one dtype for all")
+    return (_library.Piece * len(found))(*(_library.Piece(address, count) for address, count, _ in found)), dtype, kept

@@ -197,13 +197,21 @@ static int give_scalar(collective* c, PyObject* scalar) {
     return 1;
 }
 
-/* number, gate, group, values, out, reduction, scalar, root, blocks of in, blocks of out, and options: an
+/* The number of the reduction of that name, where the operation has one; below 0: there is none. */
+static long reduction_of(const collective* c, PyObject* name) {
+    if (!c->op->reduces) return 0;
+    PyObject* found = PyUnicode_CheckExact(name) ? PyDict_GetItemWithError(library.ops, name)
+                                                 : NULL; /* no code of Python runs */
+    return found == NULL ? -1 : PyLong_AsLong(found);
+}
+
+/* number, gate, group, values, out, op, scalar, root, blocks of in, blocks of out, and options: an
  * operation with two sides. 0 blocks: this rank has no such side, and gets None if it is the output. */
 static CALL(sides) {
     (void)module;
     collective c;
     if (!begin_call(&c, a, n, 10) || !PyLong_Check(a[7])) Py_RETURN_NOTIMPLEMENTED;
-    const long reduction = PyLong_AsLong(a[5]), root = PyLong_AsLong(a[7]), in = PyLong_AsLong(a[8]),
+    const long reduction = reduction_of(&c, a[5]), root = PyLong_AsLong(a[7]), in = PyLong_AsLong(a[8]),
                out = PyLong_AsLong(a[9]);
     if (PyErr_Occurred() || reduction < 0 || root < 0 || root >= NEXAR_RANKS_MAX) return no_numbers();
     PyObject* result = out == 0 ? Py_None : a[4] == Py_None ? a[3] : a[4];
@@ -287,13 +295,13 @@ static int read_packed(collective* c, PyObject* const* a, long rank, long size) 
     return 1;
 }
 
-/* number, gate, group, values, out, counts, receive counts (None: it has none), reduction, scalar, root,
+/* number, gate, group, values, out, counts, receive counts (None: it has none), op, scalar, root,
  * rank, size, what this rank has of both sides, and options. One that has no output gets None. */
 static CALL(packed) {
     (void)module;
     collective c;
     if (!begin_call(&c, a, n, 14) || !PyLong_Check(a[9])) Py_RETURN_NOTIMPLEMENTED;
-    const long reduction = PyLong_AsLong(a[7]), root = PyLong_AsLong(a[9]), rank = PyLong_AsLong(a[10]),
+    const long reduction = reduction_of(&c, a[7]), root = PyLong_AsLong(a[9]), rank = PyLong_AsLong(a[10]),
                size = PyLong_AsLong(a[11]);
     if (PyErr_Occurred() || reduction < 0 || root < 0 || root >= NEXAR_RANKS_MAX) return no_numbers();
     uint64_t* counts = PyMem_Malloc(2 * (size_t)size * sizeof *counts);
@@ -313,16 +321,17 @@ static CALL(packed) {
 
 /* ---- Set-up ---- */
 
-/* bind(addresses, error_of, array_type, copied, refused, shares): of the library's functions, in the order
- * below */
+/* bind(addresses, error_of, array_type, copied, refused, shares, OPS): of the library's functions, in the
+ * order below */
 static PyObject* bind(PyObject* module, PyObject* args) {
     (void)module;
-    PyObject *addresses, *error_of, *array_type, *copied, *refused, *shares;
+    PyObject *addresses, *error_of, *array_type, *copied, *refused, *shares, *ops;
     void* const to[] = {&library.wait,   &library.test,      &library.wait_any, &library.wait_some,
                         &library.cancel, &library.release,   &library.start,    &library.mprobe,
                         &library.poll,   &library.last_error};
     enum { COUNT = sizeof to / sizeof to[0] };
-    if (!PyArg_ParseTuple(args, "OOOOOO", &addresses, &error_of, &array_type, &copied, &refused, &shares))
+    if (!PyArg_ParseTuple(args, "OOOOOOO!", &addresses, &error_of, &array_type, &copied, &refused, &shares,
+                          &PyDict_Type, &ops))
         return NULL;
     if (!PyTuple_Check(addresses) || PyTuple_Size(addresses) != COUNT)
         return PyErr_Format(PyExc_TypeError, "want %d addresses", (int)COUNT);
@@ -336,6 +345,7 @@ static PyObject* bind(PyObject* module, PyObject* args) {
     library.copied = Py_NewRef(copied);
     library.refused = Py_NewRef(refused);
     library.shares = Py_NewRef(shares);
+    library.ops = Py_NewRef(ops);
     const struct {
         PyObject** to;
         const char* name;

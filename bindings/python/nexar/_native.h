@@ -37,7 +37,7 @@ typedef struct {
     PyObject *key, *number, *kept, *value; /* names of a Request's attributes */
     PyObject* apart;                       /* of a Message's, a list, which has a number, too */
     PyObject *dlpack, *readonly;           /* and of a tensor's */
-    PyObject *refused, *shares;            /* _arrays.refused and .shares */
+    PyObject *refused, *shares, *ops;      /* _arrays.refused, .shares and .OPS */
     PyTypeObject* torch;                   /* torch.Tensor; NULL: none was seen yet */
     PyObject* dtypes;                      /* of it: what shares gave */
     const PyTypeObject* other; /* the last other one with DLPack and no buffer; may be gone: only compared */

@@ -211,8 +211,8 @@ static int are_apart(const Py_buffer* in, const Py_buffer* out) {
     return (char*)in->buf + in->len <= (char*)out->buf || (char*)out->buf + out->len <= (char*)in->buf;
 }
 
-/* number of send, number of receive, group, values (None: a copy of out), to, send tag, out, source, tag, and
- * options. Overlapping memory is not plain. */
+/* number of send, number of receive, group, values (NotImplemented: a copy of out), to, send tag, out,
+ * source, tag, and options. Overlapping memory is not plain. */
 CALL(call_exchange) {
     (void)module;
     options o;
@@ -225,7 +225,7 @@ CALL(call_exchange) {
         !options_of(a + 9, &o))
         Py_RETURN_NOTIMPLEMENTED;
     if (!memory_of_transfer(a[6], 1, &got)) return refuse(&got);
-    const int held = a[3] == Py_None ? copy_of(&got, &sent) : memory_of_transfer(a[3], 0, &sent);
+    const int held = a[3] == Py_NotImplemented ? copy_of(&got, &sent) : memory_of_transfer(a[3], 0, &sent);
     if (!held || !are_apart(sent.values, got.values)) {
         if (held) release_views(&sent.held);
         return refuse(&got);

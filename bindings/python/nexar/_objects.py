@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ._errors import Error, OperationError, call_by_its_name
-from ._library import ANY_SOURCE, ANY_TAG
+from ._library import ANY_SOURCE, ANY_TAG, Root, checked
 from ._requests import _Clock
 
 # A message that is an object: this, and its pickle. It is set apart first, and has room when its length is known.
@@ -75,6 +75,7 @@ class Objects:
         """The root's object, on every rank; the others' are not looked at. Raises ValueError where it cannot be pickled,
         on all ranks, and nexar.Error."""
         g: Any = self
+        root = checked(Root, root)
         data, failed = _bytes_of(value, self.rank) if self.rank == root else (np.empty(0, np.uint8), None)
         length = np.array([data.size], np.uint64)
         g.broadcast(length, root, timeout=timeout, match_id=_LENGTHS)

@@ -99,7 +99,8 @@ def _address(name: str) -> int:
 def _use() -> None:
     functions = ("request_wait", "request_test", "request_wait_any", "request_wait_some", "request_cancel", "request_free",
                  "request_start", "mprobe", "session_poll", "last_error")
-    _native.bind(tuple(map(_address, functions)), error_of, np.ndarray, _arrays.COPIED, _arrays.refused, _arrays.shares)
+    _native.bind(tuple(map(_address, functions)), error_of, np.ndarray, _arrays.COPIED, _arrays.refused, _arrays.shares,
+                 _arrays.OPS)
     for row in ROWS.values():
         _native.operation(row.number, _address(f"{row.name}_start"), row.reduces, row.rooted)
     for number, name in ((SEND, "send"), (RECV, "recv"), (PROBE, "probe"), (MRECV, "mrecv"), (SENDV, "sendv"), (RECVV, "recvv")):

@@ -13,7 +13,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Generator, Sequence
-from ctypes import byref, c_uint64
+from ctypes import byref, c_uint32, c_uint64
 from typing import Any
 
 from . import _library, _quick
@@ -173,7 +173,11 @@ class Request:
         return value
 
     def _wait_until(self, timeout: float) -> None:
-        if not timeout >= 0:
+        try:
+            right = timeout >= 0
+        except (TypeError, ValueError):
+            right = False
+        if not right:
             milliseconds(timeout)  # which refuses it
         if self._answer is not None or self._settle(_quick.ask(self._number, 0)):
             return  # without a clock
@@ -471,13 +475,25 @@ class _Clock:
         return self._end is not None and time.monotonic() >= self._end
 
 
+def must_be_requests(requests: Any) -> None:
+    """TypeError: they are none."""
+    for index, request in enumerate(_library.entries(requests, "requests", "a list of nexar.Request and None")):
+        if request is not None and not isinstance(request, Request):
+            raise TypeError(f"requests[{index}] is {_library.shown(request)}; allowed: a nexar.Request, or None")
+
+
 def start_all(requests: Sequence[Persistent | None]) -> None:
     """Starts all of them, of one session, in order, as one submission: all, or none, and the error names the first that cannot
     be. None is passed over. Raises nexar.Error, as Persistent.start()."""
-    mine = [request for request in requests if request is not None]
+    try:
+        mine = [request for request in requests if request is not None]
+    except TypeError:
+        must_be_requests(requests)
+        raise
     for request in mine:
         if not isinstance(request, Persistent):
-            raise TypeError(f"{request!r} cannot be started: only what x_init has made")
+            must_be_requests(requests)
+            raise TypeError(f"requests has {request!r}, which cannot be started; allowed: what x_init has made")
         if request._number == 0:
             text = f"{name_of_operation(request)} was freed: prepare it again"
             raise CallError(BAD_HANDLE, f"BAD_HANDLE: {text}", text=text)
@@ -504,8 +520,8 @@ def _start_inside(mine: list[Persistent]) -> Error | None:
 
 
 def poll(connection: Any, capacity: int) -> list[Completion]:
-    if capacity < 0:
-        raise ValueError(f"capacity is {capacity}; allowed: 0 and more")
+    if type(capacity) is not int or capacity < 0:
+        capacity = _library.checked(c_uint32, capacity, "capacity")
     completions: list[Completion] = []
     ends, connection.unseen = connection.unseen, []  # each the bytes of a completion, then its Request; None: the program has none
     try:

@@ -5,11 +5,13 @@ import asyncio
 import contextlib
 import ctypes
 import itertools
+import math
+import operator
 import sys
 import threading
 import weakref
 from collections.abc import Iterator
-from ctypes import byref, c_char, c_int, c_void_p
+from ctypes import byref, c_char, c_int, c_uint64, c_void_p
 from types import TracebackType
 from typing import Any
 
@@ -152,8 +154,8 @@ class Session:
                  spin_us: int | None = None) -> None:
         self._connection: _Connection | None = _Connection(options(
             _library.SessionOptions, lib.nexar_session_options_init, socket_path=socket_path, slots=slots,
-            scratch_limit=scratch_limit, spin_us=spin_us, connect_timeout_ms=milliseconds(connect_timeout),
-            daemon_unresponsive_ms=milliseconds(daemon_unresponsive)))
+            scratch_limit=scratch_limit, spin_us=spin_us, connect_timeout_ms=milliseconds(connect_timeout, "connect_timeout"),
+            daemon_unresponsive_ms=milliseconds(daemon_unresponsive, "daemon_unresponsive")))
 
     def __repr__(self) -> str:
         if self._connection is None:
@@ -239,12 +241,16 @@ class Session:
         """A zeroed array that operations use in place, without copies. dtype: float32 unless you name another, as gradients and
         tensors are (numpy's own default is float64). lazy: its pages come when they are first touched; huge_pages: in huge
         pages where the system gives them."""
-        connection, dtype, memory = self._open(), np.dtype(dtype), c_void_p()
+        connection, memory = self._open(), c_void_p()
+        try:
+            dtype = np.dtype(dtype)
+        except (TypeError, ValueError):
+            raise TypeError(f"dtype is {_library.shown(dtype)}; allowed: what numpy.dtype takes") from None
         if dtype.hasobject:
-            raise ValueError(f"dtype {dtype} holds Python objects, which only this process can reach")
-        nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-        if nbytes < 0:
-            raise ValueError(f"shape is {shape}; allowed: 0 and more elements")
+            raise ValueError(f"dtype is {dtype}, of Python objects, which only this process can reach: give another one")
+        nbytes = _elements_of(shape) * dtype.itemsize
+        if nbytes >= 1 << 63:
+            raise ValueError(f"shape is {_library.shown(shape)} of {dtype}: more bytes than 64 bits have; allowed: less than 2**63")
         array = c_char * nbytes  # what can fail comes before there is memory to lose
         how = options(_library.AllocOptions, lib.nexar_alloc_options_init,
                       flags=(_LAZY if lazy else 0) | (_HUGE_PAGES if huge_pages else 0))
@@ -259,13 +265,14 @@ class Session:
         """Makes an array over a shared, writable mapping of the memfd `fd`, from `offset` bytes on, usable in place, where
         the daemon has memfds_in_place; elsewhere it is copied. The memfd is sealed. Keep the array, the mapping and the
         descriptor until unregister(array)."""
-        address, _, _ = _arrays.array(array, True)
+        address, _, _ = _arrays.array(_ndarray(array), True, "array")
+        fd, offset = _library.checked(c_int, fd, "fd"), _library.checked(c_uint64, offset, "offset")
         check(lib.nexar_register_memfd(self._open().handle, address, array.nbytes, fd, offset))
         return array
 
     def unregister(self, array: np.ndarray[Any, Any]) -> None:
         """The reverse; before you unmap."""
-        check(lib.nexar_unregister(self._open().handle, array.ctypes.data))
+        check(lib.nexar_unregister(self._open().handle, _ndarray(array).ctypes.data))
 
     # ---- Groups ----
 
@@ -291,8 +298,29 @@ class Session:
         return _opening(self._open(), name, size, rank, **options)
 
 
+def _ndarray(array: Any) -> np.ndarray[Any, Any]:
+    if not isinstance(array, np.ndarray):
+        raise TypeError(f"array is {_library.shown(array)}; allowed: a numpy array")
+    return array
+
+
+def _elements_of(shape: Any) -> int:
+    allowed = "an integer of 0 or more, or a tuple of them"
+    sides = [shape] if np.ndim(shape) == 0 else _library.entries(shape, "shape", allowed)
+    try:
+        sizes = list(map(operator.index, sides))
+    except TypeError:
+        raise TypeError(f"shape is {_library.shown(shape)}; allowed: {allowed}") from None
+    if min(sizes, default=0) < 0:
+        raise ValueError(f"shape is {_library.shown(shape)}; allowed: {allowed}")
+    return math.prod(sizes)
+
+
 def _opening(connection: _Connection, name: Any, size: Any, rank: Any, user_data: int = 0, _hidden: bool = False,
              **given: Any) -> Request:
+    unknown = given.keys() - set(_GIVEN)
+    if unknown:
+        raise TypeError(f"group has no option {', '.join(sorted(unknown))}; allowed: name, size, rank, {', '.join(_GIVEN)}")
     options, strings = _group_options(name, size, rank, **given)
 
     def start(key: int, number: Any) -> int:
@@ -312,11 +340,12 @@ def _group_options(name: Any, size: Any, rank: Any, job_secret: Any = None, time
         check(status)
     times = zip(_TIMES, (timeout, collective_timeout, barrier_timeout, rpc_timeout))
     assign(result, name=name, size=size, rank=rank, job_secret=job_secret, flags=flags,
-           **{field: milliseconds(value) for field, value in times if value is not None})
+           **{f"{field}_ms": milliseconds(value, field) for field, value in times if value is not None})
     return result, (result.name, result.job_secret)
 
 
-_TIMES = ("timeout_ms", "collective_timeout_ms", "barrier_timeout_ms", "rpc_timeout_ms")
+_TIMES = ("timeout", "collective_timeout", "barrier_timeout", "rpc_timeout")
+_GIVEN = ("job_secret", *_TIMES, "flags")
 
 
 # ---- A program that ends by an exception ----

@@ -8,7 +8,7 @@ from typing import Any, Optional
 from . import _quick
 from ._errors import Error
 from ._library import BAD_HANDLE
-from ._requests import Request, _Clock
+from ._requests import Request, _Clock, must_be_requests
 
 _INVALID_ARGUMENT = -101
 Requests = Sequence[Optional[Request]]
@@ -76,13 +76,18 @@ def wait_all(requests: Requests, timeout: float | None = None) -> list[Any]:
     error is raised. After `timeout` seconds not all have ended: TimeoutError."""
     clock, results = None if timeout is None else _Clock(timeout), []
     first: Error | None = None
-    for request in requests:
+    try:
+        each = iter(requests)
+    except TypeError:
+        must_be_requests(requests)
+        raise
+    for request in each:
         try:
             results.append(None if request is None else request.wait(None if clock is None else clock.left()))
         except Error as error:
             first = first or error
         except AttributeError:
-            _must_be_requests(requests)
+            must_be_requests(requests)
             raise
     if first is None:
         return results
@@ -95,12 +100,6 @@ def wait_all(requests: Requests, timeout: float | None = None) -> list[Any]:
 def _numbers(requests: Requests) -> list[int]:
     try:
         return [0 if request is None or request._answer is not None else request._number for request in requests]
-    except AttributeError:
-        _must_be_requests(requests)
+    except (AttributeError, TypeError):
+        must_be_requests(requests)
         raise
-
-
-def _must_be_requests(requests: Sequence[Any]) -> None:
-    for request in requests:
-        if request is not None and not isinstance(request, Request):
-            raise TypeError(f"want nexar.Request or None; not {type(request).__name__}")

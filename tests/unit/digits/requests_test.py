@@ -214,7 +214,7 @@ class Requests(OverFake):
 
     def test_only_persistent_ones_can_be_started(self):
         request = self.group.barrier_start()
-        self.assertRaisesRegex(TypeError, "Request barrier of group 'train/1.2': pending> cannot be started", nexar.start_all, [request])
+        self.assertRaisesRegex(TypeError, "Request barrier of group 'train/1.2': pending>, which cannot be started", nexar.start_all, [request])
         request.wait()
 
     def test_what_they_are_is_in_their_repr(self):
