@@ -3,6 +3,7 @@
     node 1 ──┐
     node 2 ──┴── switch
 """
+import re
 import threading
 
 from harness import *
@@ -170,6 +171,60 @@ def test_no_rank_waits_for_one_whose_objects_cannot_be_had(cluster):
         "could not pickle its object: Wordless", "gave 3 objects for 2 ranks", "gave no objects: KeyError: 'nothing to give'",
         "gave no objects: TypeError: 'int' object is not iterable")]
     equal(run([cluster[1], cluster[1]], gives_what_fails), [[("Wordless", ""), *others[1:]], others], "errors")
+
+
+def gives_one_that_cannot_be_pickled(me, for_rank):
+    """(what scatter_object gave or raised, what the next one gives)"""
+    group = me.group()
+    given = [Unpickled() if rank == for_rank else rank for rank in range(me.size)] if me.rank == 0 else None
+    try:
+        end = group.scatter_object(given, timeout=20)
+    except Exception as error:
+        end = type(error).__name__
+    return end, group.scatter_object([10, 11, 12] if me.rank == 0 else None)
+
+
+def test_the_root_raises_what_pickling_an_object_raised_and_the_others_get_theirs(cluster):
+    for for_rank in range(3):
+        wanted = [["Wordless", 1, 2], ["Wordless", "ValueError", 2], ["Wordless", 1, "ValueError"]][for_rank]
+        equal(run([cluster[1], cluster[1], cluster[2]], gives_one_that_cannot_be_pickled, for_rank),
+              list(zip(wanted, (10, 11, 12))), f"ends, and what comes next; of rank {for_rank}'s object")
+
+
+OBJECT_CALLS = {"bcast_object": ("x",), "gather_object": ("x",), "all_gather_object": ("x",), "scatter_object": ([1, 2],)}
+
+
+def calls_another(me):
+    """Of each: (error of the one that calls it, of the other one, which calls something else), and of one that is alone."""
+    group, errors = me.group(), []
+    for name, given in OBJECT_CALLS.items():
+        other = {"gather_object": "all_gather_object", "bcast_object": "scatter_object"}.get(name)
+        call = (lambda: getattr(group, name)(*given)) if me.rank == 0 else (
+            (lambda: getattr(group, other)(*OBJECT_CALLS[other])) if other else (lambda: group.reduce(np.zeros(2))))
+        errors.append(me.fails(call))
+        if me.rank == 0:
+            errors.append(me.fails(getattr(group, name), *given, timeout=0.2))
+            me.mark()
+        else:
+            me.wait_for_go()
+            errors.append(me.fails(getattr(group, name), *given))
+    return [(each.op, str(each.error)) for each in errors]
+
+
+def test_errors_of_objects_name_the_function_that_was_called(cluster):
+    job = Job([cluster[1], cluster[2]], calls_another)
+    for _ in OBJECT_CALLS:
+        job[0].await_mark()
+        job.go(1)
+    ours, others = job.outcomes()
+    for at, name in enumerate(OBJECT_CALLS):
+        for op, text in ours[2 * at:2 * at + 2]:
+            equal((op, text.split()[0]), (name, name), text)
+        equal(others[2 * at + 1][0], name, "of the one that came too late")
+        contains(ours[2 * at][1], "rank 0 (", f"called {name}")
+        contains(others[2 * at][1], "rank 0 (", f"called {name}")
+        for _, text in ours[2 * at:2 * at + 2] + others[2 * at:2 * at + 2]:
+            equal(re.findall(r"\b(?:broadcast|all_gatherv?|scatterv|gatherv)\b|match_id \d+", text), [], text)
 
 
 main(globals(), nodes=2)

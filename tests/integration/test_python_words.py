@@ -36,4 +36,22 @@ def test_errors_have_the_names_of_python(cluster):
             equal(re.findall(r"nexar_\w+|NULL|NEXAR_\w+|milliseconds", text), [], text)
 
 
+def starts_what_cannot_be_started(me):
+    """[(op, text)]: of start() of one that is pending, also while it alone is in an array; and of one whose group was freed."""
+    group = me.group()
+    step = group.recv_init(np.zeros(1), 1 - me.rank)
+    step.start()
+    errors = [me.fails(step.start), me.fails(nexar.start_all, [None, step])]
+    group.free()
+    me.fails(step.wait)
+    return [(each.op, str(each.error)) for each in (*errors, me.fails(step.start), me.fails(nexar.start_all, [step]))]
+
+
+def test_a_start_is_named_as_it_was_called(cluster):
+    for errors in run([cluster[1], cluster[1]], starts_what_cannot_be_started):
+        for called, (op, text) in zip(("start", "start_all") * 2, errors):
+            equal((op, text.split(":")[0]), (called, called), text)
+            equal("of the array" in text, called == "start_all", text)
+
+
 main(globals(), nodes=1)

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from ctypes import byref
 from typing import Any
 
@@ -102,6 +103,7 @@ class NexarSystemError(Error):
 
 
 _TIMED_OUT = -301
+_OF_REQUESTS = "request_"  # request_start is start() here
 _CLASSES: dict[int, type[Error]] = {1: CallError, 2: RetryError, 3: OperationError, 4: OpenError, 5: RecoverableError, 6: GroupError,
             7: SessionError, 8: NexarSystemError}
 
@@ -121,13 +123,13 @@ def error_of(status: int, known: bytes | None = None) -> Error:
         return kind(status)
     line = ctypes.create_string_buffer(2048)
     lib.nexar_error_line(byref(last), line, len(line), None)
-    return kind(status, in_python(_text(line.value)), **_fields(last))
+    return kind(status, in_python(_text(line.value).removeprefix(_OF_REQUESTS)), **_fields(last))
 
 
-def call_by_its_name(error: Error, op: str) -> None:
-    """It may be of a part of the function `op`, which sends, receives or probes."""
+def call_by_its_name(error: Error, op: str, parts: Sequence[str] = ("send", "sendv", "recv", "probe", "mprobe")) -> None:
+    """It may be of one of these parts of the function `op`, which the program has called."""
     line, half = str(error), error.op
-    if half not in ("send", "sendv", "recv", "probe", "mprobe"):
+    if half not in parts:
         return
     error.op = op
     if line.startswith(half):
@@ -145,7 +147,7 @@ def _text(value: bytes) -> str:
 
 def _fields(last: Any) -> dict[str, Any]:
     about_group = last.epoch != 0 or last.group != b""
-    return {"text": in_python(_text(last.text)), "op": _text(last.op), "node": _text(last.node) or None,
+    return {"text": in_python(_text(last.text)), "op": _text(last.op).removeprefix(_OF_REQUESTS), "node": _text(last.node) or None,
             "host": _text(last.host) or None, "pid": last.pid or None, "errno": last.system_errno or None,
             "rank": None if last.rank < 0 else last.rank,
             "other_rank": None if last.other_rank < 0 else last.other_rank,

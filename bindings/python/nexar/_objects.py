@@ -1,9 +1,10 @@
 """Any Python object, pickled. Receive objects only from ranks that you trust: unpickling runs what they sent."""
 from __future__ import annotations
 
+import contextlib
 import pickle
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,13 +12,12 @@ import numpy as np
 from ._errors import Error, OperationError, call_by_its_name
 from ._library import ANY_SOURCE, ANY_TAG, Root, checked
 from ._requests import _Clock
+from ._words import OBJECTS
 
 # A message that is an object: this, and its pickle. It is set apart first, and has room when its length is known.
 _HEAD = struct.Struct("=8sQ")
 _OBJECT = b"nexarobj"  # and the bytes of the pickle
 _JOINED = 1 << 20  # a pickle below that is copied behind its head, which is cheaper than a message in pieces
-# match_id of the two collectives of each that has two: so what another rank does instead is never taken for one of them.
-_LENGTHS, _PICKLES = (int.from_bytes(name, "big") for name in (b"lengths ", b"pickles "))
 _MISMATCH = -304
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
@@ -66,6 +66,16 @@ def _no_object(source: int | None, what: str) -> OperationError:
     return OperationError(_MISMATCH, f"recv_object: MISMATCH: {text}", text=text, op="recv_object", rank=source)
 
 
+@contextlib.contextmanager
+def _within(function: str) -> Iterator[tuple[int, int]]:
+    """The match_ids of the two collectives that its objects travel in: lengths, and pickles. Errors of them name the function."""
+    try:
+        yield OBJECTS[function]
+    except Error as error:
+        call_by_its_name(error, function, ("broadcast", "all_gather", "all_gatherv", "gatherv", "scatterv"))
+        raise
+
+
 class Objects:
     """Of a group; see nexar.Group."""
     rank: int
@@ -75,13 +85,14 @@ class Objects:
         """The root's object, on every rank; the others' are not looked at. Raises ValueError where it cannot be pickled,
         on all ranks, and nexar.Error."""
         g: Any = self
-        root = checked(Root, root)
+        root = self._root(root)
         data, failed = _bytes_of(value, self.rank) if self.rank == root else (np.empty(0, np.uint8), None)
         length = np.array([data.size], np.uint64)
-        g.broadcast(length, root, timeout=timeout, match_id=_LENGTHS)
-        if self.rank != root:
-            data = np.empty(int(length[0]), np.uint8)
-        g.broadcast(data, root, timeout=timeout, match_id=_PICKLES)
+        with _within("bcast_object") as (lengths, pickles):
+            g.broadcast(length, root, timeout=timeout, match_id=lengths)
+            if self.rank != root:
+                data = np.empty(int(length[0]), np.uint8)
+            g.broadcast(data, root, timeout=timeout, match_id=pickles)
         if failed is not None:
             raise failed
         return value if self.rank == root else _object_of(data)
@@ -91,8 +102,9 @@ class Objects:
         nexar.Error."""
         g: Any = self
         data, failed = _bytes_of(value, self.rank)
-        counts = g.all_gather(np.array([data.size], np.uint64), timeout=timeout, match_id=_LENGTHS).ravel().tolist()
-        packed = g.all_gatherv(data, counts, timeout=timeout, match_id=_PICKLES)
+        with _within("all_gather_object") as (lengths, pickles):
+            counts = g.all_gather(np.array([data.size], np.uint64), timeout=timeout, match_id=lengths).ravel().tolist()
+            packed = g.all_gatherv(data, counts, timeout=timeout, match_id=pickles)
         if failed is not None:
             raise failed
         return [_object_of(part) for part in np.split(packed, np.cumsum(counts)[:-1])]
@@ -101,25 +113,38 @@ class Objects:
         """Every rank's object, in rank order, on the root; None elsewhere. Raises ValueError where one cannot be pickled, on
         its rank and the root, and nexar.Error."""
         g: Any = self
+        root = self._root(root)
         data, failed = _bytes_of(value, self.rank)
-        counts = g.all_gather(np.array([data.size], np.uint64), timeout=timeout, match_id=_LENGTHS).ravel().tolist()
-        packed = g.gatherv(data, counts, root=root, timeout=timeout, match_id=_PICKLES)
+        with _within("gather_object") as (lengths, pickles):
+            counts = g.all_gather(np.array([data.size], np.uint64), timeout=timeout, match_id=lengths).ravel().tolist()
+            packed = g.gatherv(data, counts, root=root, timeout=timeout, match_id=pickles)
         if failed is not None:
             raise failed
         return None if packed is None else [_object_of(part) for part in np.split(packed, np.cumsum(counts)[:-1])]
 
     def scatter_object(self, values: Iterable[Any] | None = None, root: int = 0, *, timeout: float | None = None) -> Any:
-        """Of the root's values, one for each rank, in rank order, this rank's; the others' are not looked at. Raises
-        ValueError where one cannot be pickled, on its rank, and where there are too few or too many, on all; and nexar.Error."""
+        """Of the root's values, one for each rank, in rank order, this rank's; the others' are not looked at. Where one
+        cannot be pickled its rank raises ValueError, and the root what pickling the first such one raised; the others get theirs. Raises
+        ValueError on all where there are too few or too many; and nexar.Error."""
         g: Any = self
-        parts, data, counts = [], np.empty(0, np.uint8), np.empty(self.size, np.uint64)
+        root = self._root(root)
+        data, counts, failed = np.empty(0, np.uint8), np.empty(self.size, np.uint64), None
         if self.rank == root:
-            parts = [_bytes_of(value, root)[0] for value in self._one_each(values)]
-            data, counts[:] = np.concatenate(parts), [part.size for part in parts]
-        g.broadcast(counts, root, timeout=timeout, match_id=_LENGTHS)
-        out = np.empty(int(counts[self.rank]), np.uint8)
-        g.scatterv(data if self.rank == root else None, counts.tolist(), out, root, timeout=timeout, match_id=_PICKLES)
+            parts, errors = zip(*(_bytes_of(value, root) for value in self._one_each(values)))
+            data, counts[:], failed = np.concatenate(parts), [part.size for part in parts], next(filter(None, errors), None)
+        with _within("scatter_object") as (lengths, pickles):
+            g.broadcast(counts, root, timeout=timeout, match_id=lengths)
+            out = np.empty(int(counts[self.rank]), np.uint8)
+            g.scatterv(data if self.rank == root else None, counts.tolist(), out, root, timeout=timeout, match_id=pickles)
+        if failed is not None:
+            raise failed
         return _object_of(out)
+
+    def _root(self, root: int) -> int:
+        """Refused before anything is sent: else the others would wait for a rank that goes no further."""
+        if not 0 <= checked(Root, root) < self.size:
+            raise ValueError(f"root is {root}; allowed: {Root.allowed}, {self.size - 1}")
+        return root
 
     def _one_each(self, values: Iterable[Any] | None) -> Sequence[Any]:
         text = f"gave no objects for {self.size} ranks"

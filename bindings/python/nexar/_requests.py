@@ -331,14 +331,14 @@ class Persistent(Request):
         CLOSED when its group was freed."""
         gate = self._of._gate if self._collective else None
         if _quick.start is None or self._answer is None or self._number == 0:
-            return start_all([self])  # which says what is wrong
+            return _start([self], None)  # which says what is wrong
         with self._lock:  # see _settle
             undo = self._as_pending()
             if (failed := _quick.start(self._number, gate)) == 0:
                 return
             undo()
         if failed is NotImplemented:
-            return start_all([self])
+            return _start([self], None)
         try:
             raise failed
         finally:
@@ -490,15 +490,20 @@ def start_all(requests: Sequence[Persistent | None]) -> None:
     except TypeError:
         must_be_requests(requests)
         raise
+    _start(mine, requests)
+
+
+def _start(mine: list[Persistent], given: Sequence[Any] | None) -> None:
+    """given: to start_all; None: it is the one whose start() the program calls."""
     for request in mine:
         if not isinstance(request, Persistent):
-            must_be_requests(requests)
+            must_be_requests(given)
             raise TypeError(f"requests has {request!r}, which cannot be started; allowed: what x_init has made")
         if request._number == 0:
             text = f"{name_of_operation(request)} was freed: prepare it again"
             raise CallError(BAD_HANDLE, f"BAD_HANDLE: {text}", text=text)
     groups = {id(request._of): request._of for request in mine if request._collective}
-    failed = _quick.alone(lambda: _start_inside(mine), *(group._gate for group in groups.values()))
+    failed = _quick.alone(lambda: _start_inside(mine, given is None), *(group._gate for group in groups.values()))
     if failed is not None:
         try:
             raise failed
@@ -506,13 +511,16 @@ def start_all(requests: Sequence[Persistent | None]) -> None:
             del failed  # with its traceback it would keep this frame alive
 
 
-def _start_inside(mine: list[Persistent]) -> Error | None:
+def _start_inside(mine: list[Persistent], alone: bool) -> Error | None:
     with contextlib.ExitStack() as locks:
         idle = list({id(request): request for request in mine if request._answer is not None}.values())
         for request in sorted(idle, key=id):  # the same order in all threads
             locks.enter_context(request._lock)
         undo = [request._as_pending() for request in idle]
-        status = lib.nexar_request_start_all((c_uint64 * len(mine))(*(request._number for request in mine)), len(mine))
+        if alone:
+            status = lib.nexar_request_start(mine[0]._number)
+        else:
+            status = lib.nexar_request_start_all((c_uint64 * len(mine))(*(request._number for request in mine)), len(mine))
         failed = error_of(status) if status != 0 else None
         for each in undo if failed is not None else ():
             each()

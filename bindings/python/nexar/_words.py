@@ -6,6 +6,21 @@ from collections.abc import Callable
 
 from ._arrays import OPS
 
+# match_id of the two collectives of each that has two, of lengths and of pickles: so what another rank does instead is never taken for
+# one of them, and texts have the function that the program has called.
+OBJECTS: dict[str, tuple[int, int]] = {
+    function: (int.from_bytes(letters + b" lengt", "big"), int.from_bytes(letters + b" pickl", "big")) for function, letters in (
+        ("bcast_object", b"b"), ("gather_object", b"g"), ("all_gather_object", b"a"), ("scatter_object", b"s"))}
+_OF_OBJECTS = {str(match_id): function for function, both in OBJECTS.items() for match_id in both}
+
+
+def _of_objects(found: re.Match[str]) -> str:
+    """A collective that objects travel in."""
+    function = _OF_OBJECTS.get(found["id"])
+    root = re.search(r" root \d+", found[0])
+    return found[0] if function is None else function + (root[0] if root else "")
+
+
 _WORDS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"between nexar_ops_begin and nexar_ops_end", "inside session.ops()"),
     (r"has not called nexar_ops_begin", "is not inside session.ops()"),
@@ -25,6 +40,7 @@ _WORDS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"number of milliseconds", "number of seconds"),
     (r" \(were the options initialised with NEXAR_OP_OPTIONS_INIT\?\)", ""),
     (r"\bNULL\b", "None"),
+    (r"\b\w+ u(?:8|64)(?: [^;:]*?)? match_id (?P<id>\d+)", _of_objects),
 )
 
 

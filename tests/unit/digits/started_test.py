@@ -388,7 +388,7 @@ class Started(OverFake):
         self.assertFalse(step.test())
         step.cancel()
         self.assertRaises(nexar.OperationError, step.wait)
-        start, ask, start_all = _quick.start, _quick.ask, _library.lib.nexar_request_start_all
+        start, ask, start_one, start_all = _quick.start, _quick.ask, _library.lib.nexar_request_start, _library.lib.nexar_request_start_all
         for again in (step.start, lambda: nexar.start_all([step])):
             asked, threads = threading.Event(), []
 
@@ -406,6 +406,7 @@ class Started(OverFake):
 
             with mock.patch.object(_quick, "ask", asks), \
                  mock.patch.object(_quick, "start", start and (lambda *of: starts(start, *of))), \
+                 mock.patch.object(_library.lib, "nexar_request_start", lambda *of: starts(start_one, *of)), \
                  mock.patch.object(_library.lib, "nexar_request_start_all", lambda *of: starts(start_all, *of)):
                 again()
                 threads[0].join()
