@@ -149,13 +149,28 @@ def test_wrong_settings_are_refused(_cluster):
         equal((float(have["heartbeat_timeout"]), float(have["drain_timeout"])), (3.0, 1.5), "settings")
 
 
-def test_wrong_arguments_are_refused(cluster):
-    for nodes, ranks in ((0, 1), (2, 1), (201, 300)):
+def test_how_many_nodes_and_ranks_there_are_is_a_number_that_can_be(cluster):
+    for wrong in (1.5, 2.0, True, "2", None, 0, -1, np.array([2, 3])):
+        for name, others in (("nodes", {"ranks": 4}), ("ranks", {"nodes": 1})):
+            try:
+                with nexar.testing.cluster(**{name: wrong}, **others):
+                    raise AssertionError(f"{name}={wrong} gave a cluster")
+            except (TypeError, ValueError) as error:
+                equal(type(error), ValueError if type(wrong) is int else TypeError, str(error))
+                contains(str(error), f"{name} is {wrong!r}; allowed: an integer, 1")
+    for nodes, ranks, text in ((201, 300, "nodes is 201; allowed: an integer, 1 to 200"), (3, 2, "ranks is 2; allowed: an integer, 3 (one for each node)")):
         try:
             with nexar.testing.cluster(nodes, ranks):
-                raise AssertionError("it should have been refused")
+                raise AssertionError(f"{nodes} nodes, {ranks} ranks gave a cluster")
         except ValueError as error:
-            contains(str(error), "allowed: 1 to 200 nodes")
+            contains(str(error), text)
+    with nexar.testing.cluster(np.int64(1), 2, nexard=os.environ["NEXAR_TEST_NEXARD"]) as private:
+        equal(private.node_of(1).number, 0, "node of rank 1")
+        for wrong in (2, -1, 0.5):
+            try:
+                raise AssertionError(f"rank {wrong} is on {private.node_of(wrong)}")
+            except (TypeError, ValueError) as error:
+                contains(str(error), f"rank is {wrong}; allowed: an integer, 0 to 1")
 
 
 main(globals(), nodes=1)

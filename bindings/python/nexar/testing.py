@@ -38,6 +38,7 @@ START_SECONDS = 30
 END_SECONDS = 5  # for a process that has returned its value
 _PORTS = range(10_000, 30_000)  # a daemon of the host may have 7654 on all addresses; the kernel gives others to connections
 _ATTEMPTS = 5  # at addresses that nobody else uses
+_NODES_MAX, _RANKS_MAX = 200, 4096
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -128,7 +129,8 @@ class Cluster:
         self._secret, self._jobs = secrets.token_hex(16), 0
 
     def node_of(self, rank: int) -> Node:
-        """The one that the rank runs on."""
+        """The one that the rank runs on. ValueError, TypeError: there is no such rank."""
+        rank = _number_of("rank", rank, 0, self.ranks - 1, f"an integer, 0 to {self.ranks - 1}")
         return self.nodes[rank * len(self.nodes) // self.ranks]
 
     def environment(self, rank: int, group: str = "test") -> dict[str, str]:
@@ -282,16 +284,25 @@ def _check_settings(program: str, settings: dict[str, str]) -> None:
         raise ValueError(checked.stderr.strip())
 
 
+def _number_of(what: str, value: Any, low: int, high: int, allowed: str) -> int:
+    number = nexar._library.integer(value, what, allowed)
+    if isinstance(value, bool):
+        raise TypeError(f"{what} is {value}; allowed: {allowed}")
+    if not low <= number <= high:
+        raise ValueError(f"{what} is {number}; allowed: {allowed}")
+    return number
+
+
 @contextlib.contextmanager
 def cluster(nodes: int = 1, ranks: int = 1, *, nexard: str | None = None, **given: Any) -> Iterator[Cluster]:
     """Starts `nodes` daemons and connects them; at the end removes all. given: variables of the daemons (nexard --help), as
     NEXAR_HEARTBEAT_TIMEOUT_SECS=1. nexard: the program; None: $NEXAR_NEXARD, or where it is installed: beside the package
     or the loaded library, in PATH, in /usr.
 
-    ValueError: no nodes, or fewer ranks than nodes; a variable that nexard lacks, or whose value it refuses. FileNotFoundError: no
+    ValueError: no nodes, or fewer ranks than nodes (TypeError: they are no integers); a variable that nexard lacks, or whose value it refuses. FileNotFoundError: no
     nexard. RuntimeError: a daemon ended at its start. TimeoutError: they did not connect."""
-    if nodes < 1 or ranks < nodes or nodes > 200:
-        raise ValueError(f"{nodes} nodes and {ranks} ranks; allowed: 1 to 200 nodes, and at least a rank for each")
+    nodes = _number_of("nodes", nodes, 1, _NODES_MAX, f"an integer, 1 to {_NODES_MAX}")
+    ranks = _number_of("ranks", ranks, nodes, _RANKS_MAX, f"an integer, {nodes} (one for each node) to {_RANKS_MAX}")
     program = _program(nexard)
     settings = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in given.items()}
     if settings:
