@@ -83,6 +83,19 @@ struct Call {
     const Counts* counts = nullptr;  // null: not known here, or it has none
 };
 
+// Without the digest of its counts: where lists differ is stated before.
+std::string text_of(OpDescriptor words) {
+    words.counts = 0;
+    return words.text();
+}
+
+// What both called, once where it is the same.
+std::string calls_of(const GroupFacts& facts, const Call& a, const Call& b) {
+    const std::string of_a = text_of(a.words), of_b = text_of(b.words);
+    if (of_a == of_b) return facts.describe(a.rank) + " and " + facts.describe(b.rank) + " called " + of_a;
+    return facts.describe(a.rank) + " called " + of_a + "; " + facts.describe(b.rank) + " called " + of_b;
+}
+
 // The lower rank first, so that both sides report the same error. Which of them is wrong nobody knows here.
 Error mismatch(const GroupFacts& facts, const Call& a, const Call& b, uint64_t seq) {
     if (b.rank < a.rank) return mismatch(facts, b, a, seq);
@@ -94,8 +107,7 @@ Error mismatch(const GroupFacts& facts, const Call& a, const Call& b, uint64_t s
                 counts_differ(a.rank, a.words, a.counts, b.rank, b.words, b.counts);
     return {Errc::mismatch,
             "the calls of collective " + std::to_string(seq) + " differ in " + what + ": " +
-                facts.describe(a.rank) + " called " + a.words.text() + "; " + facts.describe(b.rank) +
-                " called " + b.words.text() + ". Either may be the wrong one: all ranks must call the same",
+                calls_of(facts, a, b) + ". Either may be the wrong one: all ranks must call the same",
             b.rank, a.rank, facts.nodes[facts.layout.node_of(b.rank).value].hex()};
 }
 

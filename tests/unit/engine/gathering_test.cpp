@@ -141,6 +141,42 @@ TEST_CASE("a mismatch of lists of counts says where they differ, or what of them
     CHECK(elsewhere({1, 1, 6, 8}) == "the calls of collective 4 differ in counts (with one sum, 16)");
 }
 
+TEST_CASE("a mismatch states each thing once, and no digest of counts") {
+    Scene s;
+    const auto counts = std::make_shared<const Counts>(*Counts::of(std::vector<uint64_t>{1, 1, 5, 9}));
+    const auto text = [&](OpDescriptor first, const OpDescriptor& second) {
+        Gathering gathering{s.facts, 4};
+        OpRequest call = call_of(first);
+        if (first.counts != 0) call.counts = counts;
+        CHECK(!gathering.post(0, call, start));
+        wire::OpAnnounce words = s.announced(1, second);
+        words.counts_digest = second.counts;
+        const auto error = gathering.on_announce(NodeIndex(1), words);
+        return error ? error->text : "nothing";
+    };
+    const auto times = [](const std::string& text, std::string_view part) {
+        size_t found = 0;
+        for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
+        return found;
+    };
+    const OpDescriptor listed{OpKind::all_gatherv, Dtype::f32, ReduceOp::sum, 16, 0, 0, counts->digest()};
+    OpDescriptor others = listed;
+    ++others.counts;
+    const std::string same_sum = text(listed, others);
+    CAPTURE(same_sum);
+    CHECK(times(same_sum, "all_gatherv f32 count 16") == 1);
+    CHECK((times(same_sum, "rank 0 (") == 1 && times(same_sum, "rank 1 (") == 1));
+    CHECK(times(same_sum, "digest") == 0);
+
+    OpDescriptor reduced = listed;
+    reduced.kind = OpKind::reduce_scatterv;
+    const std::string another = text(listed, reduced);
+    CAPTURE(another);
+    CHECK((times(another, "all_gatherv f32 count 16") == 1 &&
+           times(another, "reduce_scatterv f32 sum count 16") == 1));
+    CHECK(times(another, "digest") == 0);
+}
+
 TEST_CASE("the earliest deadline of this node's ranks counts, and names its rank") {
     Scene s;
     CHECK(!s.gathering.post(0, call_of(reduce_8), start));  // what the group agreed on
