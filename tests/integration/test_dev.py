@@ -146,12 +146,20 @@ def test_what_is_wrong_is_named(cluster):
                 (["--env", "A", "--", "true"], 2, "--env 'A' is not NAME=VALUE"),
                 (["--nodes", "0"], 2, "--nodes"),
                 (["-n", "1", "--", "/no/such/program"], 127, "/no/such/program"),
-                (["--nexard", "/no/such/nexard"], 1, "the daemon of node 0 ended at its start"),
+                (["--nexard", "/no/such/nexard"], 2, "dev: --nexard /no/such/nexard: No such file or directory; allowed: the path"),
+                (["--nexard", "/etc"], 2, "dev: --nexard /etc: Is a directory"),
+                (["--nexard", "/etc/passwd"], 2, "dev: --nexard /etc/passwd: Permission denied"),
+                *((["--env", f"{name}=5", "--", "true"], 2, f"dev: --env {name}: dev sets this variable itself, from -n, --nodes")
+                  for name in ("NEXAR_RANK", "NEXAR_WORLD_SIZE", "NEXAR_SOCKET", "NEXAR_JOB_SECRET", "LOCAL_RANK")),
                 (["--nexard", "/bin/false"], 1, "the daemon of node 0 ended at its start")):
             got, _, err = place.run(*words)
             equal(got, code, f"exit code of dev {words} ({err})")
             contains(err, text)
             place.check_clean()
+        process = place.start(nexard="/no/such/nexard")
+        contains(process.communicate(timeout=60)[1], "dev: NEXAR_NEXARD=/no/such/nexard: No such file or directory")
+        equal(process.returncode, 2, "exit code")
+        equal(place.run("-n", "1", "--env", "NEXAR_GROUP=mine", "--", "sh", "-c", "test $NEXAR_GROUP = mine")[0], 0, "a group's name")
 
 
 main(globals(), nodes=1)

@@ -60,17 +60,13 @@ class Dev final : public Command {
             return show_error(context, {code, "dev: " + why.text, std::string(name_of(why.code))});
         };
         if (const auto fits = check(context); !fits) return refuse(fits.error(), exit_usage);
-        const std::string nexard = find_nexard(nexard_);
-        if (nexard.empty())
-            return refuse({nexar::Errc::not_found,
-                           "nexard is not installed: give its path with --nexard, or set NEXAR_NEXARD",
-                           -1,
-                           -1,
-                           {}},
-                          exit_failed);
+        const auto nexard = find_nexard(nexard_);
+        if (!nexard)
+            return refuse(nexard.error(),
+                          nexard.error().code == nexar::Errc::not_found ? exit_failed : exit_usage);
         const Stopping stopping;
         const auto cluster =
-            PrivateCluster::start(static_cast<uint32_t>(nodes_), nexard, [] { return stopped_by != 0; });
+            PrivateCluster::start(static_cast<uint32_t>(nodes_), *nexard, [] { return stopped_by != 0; });
         if (stopped_by != 0) return 128 + stopped_by;
         if (!cluster) return refuse(cluster.error(), exit_failed);
         if (context.rest.empty()) return stay(context, *cluster);
@@ -85,9 +81,12 @@ class Dev final : public Command {
             return nexar::fail(nexar::Errc::invalid_argument,
                                "-n " + std::to_string(ranks_) + " is less than --nodes " +
                                    std::to_string(nodes_) + ": each node has a rank");
-        for (const std::string& entry : job_.environment)
-            if (const size_t equals = entry.find('='); equals == std::string::npos || equals == 0)
-                return nexar::fail(nexar::Errc::invalid_argument, "--env '" + entry + "' is not NAME=VALUE");
+        Job job = job_;
+        job.sockets = {""};  // it sets this one, too
+        if (std::string wrong = environment_complaint(
+                job, "dev sets this variable itself, from -n, --nodes and its own daemons");
+            !wrong.empty())
+            return nexar::fail(nexar::Errc::invalid_argument, std::move(wrong));
         return {};
     }
 

@@ -54,19 +54,6 @@ uint16_t free_port() {
     return ntohs(address.sin_port);
 }
 
-// What is wrong with an --env; empty: nothing.
-std::string complaint_about(const std::string& entry, const Job& job) {
-    const size_t equals = entry.find('=');
-    if (equals == std::string::npos || equals == 0) return "--env '" + entry + "' is not NAME=VALUE";
-    const std::string name = entry.substr(0, equals + 1);
-    for (const std::string& own : environment_of(job, 0))
-        if (own.starts_with(name))
-            return "--env " + name.substr(0, equals) +
-                   ": run sets this variable itself (-n, --nodes, --node-index, --group, --secret-file, "
-                   "--master)";
-    return "";
-}
-
 // Of nexar's variables one that nexar lacks does nothing: a misspelt time-out, say.
 void warn_of_unknown(const Job& job) {
     std::map<std::string, std::string> given;
@@ -113,6 +100,8 @@ class Run final : public Command {
         if (!wrong.empty()) return show_error(context, {exit_usage, "run: " + wrong, "INVALID_ARGUMENT"});
         Reply daemon = check_session_socket(session_socket(), session_timeout_ms);
         daemon.text = "run: " + daemon.text;
+        if (daemon.exit == exit_no_daemon)
+            daemon.text += ". For a first try without one: nexarctl dev, in place of nexarctl run";
         if (daemon.exit != exit_ok) return show_error(context, daemon);
         if (nodes_ > 1 && is_in_no_cluster())
             return show_error(
@@ -158,8 +147,11 @@ class Run final : public Command {
             job_.master_port = free_port();
             if (job_.master_port != 0) job_.master_address = "127.0.0.1";
         }
-        for (const std::string& entry : job_.environment)
-            if (const std::string wrong = complaint_about(entry, job_); !wrong.empty()) return wrong;
+        if (std::string wrong = environment_complaint(job_,
+                                                      "run sets this variable itself (-n, --nodes, "
+                                                      "--node-index, --group, --secret-file, --master)");
+            !wrong.empty())
+            return wrong;
         return read_secret_file();
     }
     std::string read_secret_file() {

@@ -27,13 +27,11 @@ Reply refused(const std::string& path) {
         case ENOENT:
         case ENOTDIR:
         case ECONNREFUSED:
-            return {
-                exit_no_daemon,
-                "no daemon takes sessions on " + path + nothing +
-                    ". Start it: systemctl start nexard (without systemd: nexard); or name the socket of "
-                    "another daemon in NEXAR_SOCKET. For a first try without one: nexarctl dev, in place of "
-                    "nexarctl run",
-                "NO_DAEMON"};
+            return {exit_no_daemon,
+                    "no daemon takes sessions on " + path + nothing +
+                        ". Start it: systemctl start nexard (without systemd: nexard); or name the socket of "
+                        "another daemon in NEXAR_SOCKET",
+                    "NO_DAEMON"};
         case EACCES:
         case EPERM:
             return {exit_failed,

@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -218,9 +219,24 @@ void PrivateCluster::stop() {
     daemons_.clear();
 }
 
-std::string find_nexard(const std::string& given) {
-    if (!given.empty()) return given;
-    if (const char* const set = std::getenv("NEXAR_NEXARD"); set != nullptr && *set != 0) return set;
+namespace {
+
+nexar::Result<std::string> program_at(const std::string& path, const std::string& named_by) {
+    struct stat found{};
+    int why = ::stat(path.c_str(), &found) != 0 ? errno : 0;
+    if (why == 0 && S_ISDIR(found.st_mode)) why = EISDIR;
+    if (why == 0 && ::access(path.c_str(), X_OK) != 0) why = errno;
+    if (why == 0) return path;
+    return nexar::fail(nexar::Errc::invalid_argument, named_by + path + ": " + std::strerror(why) +
+                                                          "; allowed: the path of the program nexard");
+}
+
+}  // namespace
+
+nexar::Result<std::string> find_nexard(const std::string& given) {
+    if (!given.empty()) return program_at(given, "--nexard ");
+    if (const char* const set = std::getenv("NEXAR_NEXARD"); set != nullptr && *set != 0)
+        return program_at(set, "NEXAR_NEXARD=");
     std::error_code error;
     const auto own = std::filesystem::read_symlink("/proc/self/exe", error).parent_path().native();
     std::vector<std::string> places{own, own + "/../sbin",
@@ -233,7 +249,8 @@ std::string find_nexard(const std::string& given) {
     for (const char* usual : {"/usr/sbin", "/usr/local/sbin"}) places.emplace_back(usual);
     for (const std::string& place : places)
         if (::access((place + "/nexard").c_str(), X_OK) == 0) return place + "/nexard";
-    return {};
+    return nexar::fail(nexar::Errc::not_found,
+                       "nexard is not installed: give its path with --nexard, or set NEXAR_NEXARD");
 }
 
 }  // namespace nexarctl

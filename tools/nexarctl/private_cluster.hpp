@@ -51,7 +51,8 @@ class PrivateCluster {
     std::vector<pid_t> daemons_;
 };
 
-// --nexard, $NEXAR_NEXARD, beside this program, or on PATH. Empty: there is none.
-std::string find_nexard(const std::string& given);
+// --nexard, $NEXAR_NEXARD, beside this program, or on PATH. An error names what was given; not_found: nothing
+// was, and it is nowhere.
+nexar::Result<std::string> find_nexard(const std::string& given);
 
 }  // namespace nexarctl

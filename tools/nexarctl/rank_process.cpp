@@ -199,6 +199,17 @@ std::vector<std::string> full_environment(const Job& job, uint32_t local_rank) {
     return out;
 }
 
+std::string environment_complaint(const Job& job, const std::string& own) {
+    for (const std::string& entry : job.environment) {
+        const size_t equals = entry.find('=');
+        if (equals == std::string::npos || equals == 0) return "--env '" + entry + "' is not NAME=VALUE";
+        for (const std::string& set : environment_of(job, 0))
+            if (set.starts_with(entry.substr(0, equals + 1)))
+                return "--env " + entry.substr(0, equals) + ": " + own;
+    }
+    return "";
+}
+
 std::string output_path(const Job& job, uint32_t local_rank, const char* stream) {
     return job.output_dir + "/rank-" + std::to_string(job.first_rank + local_rank) + "." + stream;
 }

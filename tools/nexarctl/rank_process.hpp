@@ -16,6 +16,9 @@ namespace nexarctl {
 std::vector<std::string> environment_of(const Job& job, uint32_t local_rank);
 // The same, then the job's --env, then the caller's variables that neither has.
 std::vector<std::string> full_environment(const Job& job, uint32_t local_rank);
+// What is wrong with one of the job's --env; empty: nothing. `own`: what an error says of a variable that is
+// set for each rank in any case.
+std::string environment_complaint(const Job& job, const std::string& own);
 
 // For execve(): of these texts, which must stay.
 std::vector<char*> pointers(std::vector<std::string>& texts);
