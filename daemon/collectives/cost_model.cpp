@@ -182,27 +182,45 @@ std::string text_of(const CostModel& model) {
     return out;
 }
 
+namespace {
+
+std::string names_of_parameters() {
+    std::string out;
+    for (const CostParameter& each : cost_parameters)
+        out += (out.empty() ? "" : ", ") + std::string(each.name);
+    return out;
+}
+
+}  // namespace
+
 Result<CostModel> model_from(std::string_view text) {
     CostModel out{{0, 0}, {0, 0}, 0, 0};  // 0 is out of range: a parameter that is missing is refused
     while (!text.empty()) {
         const std::string_view line = text.substr(0, text.find('\n'));
         text.remove_prefix(std::min(text.size(), line.size() + 1));
-        const auto bad = [&] {
+        const std::string_view key = line.substr(0, line.find(" = "));
+        const auto found = std::ranges::find(cost_parameters, key, &CostParameter::name);
+        if (key.size() == line.size() || found == cost_parameters.end())
             return fail(Errc::invalid_argument, "'" + std::string(line.substr(0, 80)) +
-                                                    "' is no line of a cost model; allowed: " +
-                                                    "each parameter once, as in 'small_start_ns = 25000'");
-        };
-        const size_t mark = line.find(" = ");
-        if (mark == std::string_view::npos) return bad();
-        const auto found = std::ranges::find(cost_parameters, line.substr(0, mark), &CostParameter::name);
-        const std::string_view digits = line.substr(mark + 3);
+                                                    "' is no line of a cost model; allowed: each parameter "
+                                                    "once, as in 'small_start_ns = 25000': " +
+                                                    names_of_parameters());
+        if (found->of(out) != 0)
+            return fail(Errc::invalid_argument, std::string(key) + " is there twice; allowed: once");
+        const std::string_view digits = line.substr(key.size() + 3);
         const char* const end = digits.data() + digits.size();
-        if (found == cost_parameters.end() || found->of(out) != 0) return bad();
         uint32_t& value = found->in(out);
         const auto read = std::from_chars(digits.data(), end, value);
-        if (read.ec != std::errc{} || read.ptr != end || value == 0) return bad();
+        if (read.ec != std::errc{} || read.ptr != end || value == 0 || value > found->most)
+            return fail(Errc::invalid_argument, std::string(key) + " is '" +
+                                                    std::string(digits.substr(0, 80)) + "'; allowed: 1 to " +
+                                                    std::to_string(found->most));
     }
-    NEXAR_TRY_VOID(out.check());
+    for (const CostParameter& each : cost_parameters)
+        if (each.of(out) == 0)
+            return fail(
+                Errc::invalid_argument,
+                std::string(each.name) + " is missing; allowed: each once of " + names_of_parameters());
     return out;
 }
 

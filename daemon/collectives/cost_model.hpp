@@ -76,6 +76,14 @@ constexpr std::array<CostParameter, 6> cost_parameters{{
 }};
 static_assert(sizeof(CostModel) == cost_parameters.size() * sizeof(uint32_t), "one has no row here");
 
+// As an object of a JSON library: a member for each parameter.
+template <class Json>
+Json object_of(const CostModel& model) {
+    Json out = Json::object();
+    for (const CostParameter& each : cost_parameters) out[each.name] = each.of(model);
+    return out;
+}
+
 // As nexard keeps it: a line "name = number" for each parameter. An error names the line.
 std::string text_of(const CostModel& model);
 Result<CostModel> model_from(std::string_view text);

@@ -356,13 +356,6 @@ Result<std::string> ops(const engine::Snapshot& snapshot, const HostNames& hosts
 
 namespace {
 
-json model_json(const collectives::CostModel& model) {
-    json out = json::object();
-    for (const collectives::CostParameter& each : collectives::cost_parameters)
-        out[each.name] = each.of(model);
-    return out;
-}
-
 json table_json(const collectives::PlanTable& table) {
     return {{"version", table.version},
             {"small_bytes_max", table.small_bytes_max},
@@ -370,7 +363,7 @@ json table_json(const collectives::PlanTable& table) {
             {"chunk_bytes", table.chunk_bytes},
             {"segment_bytes", table.segment_bytes},
             {"lanes", table.lanes},
-            {"model", model_json(table.model)},
+            {"model", collectives::object_of<json>(table.model)},
             {"large_message_bytes", table.large_message_bytes},
             {"ring_nodes_max", table.ring_nodes_max},
             {"algorithms", name_of(table.family)}};
@@ -396,9 +389,9 @@ Result<std::string> plan(const engine::Snapshot& snapshot, const HostNames& host
 }
 
 std::string tuned(const Tuned& t) {
-    return print({{"model", model_json(t.model)},
+    return print({{"model", collectives::object_of<json>(t.model)},
                   {"is_tuned", t.is_tuned},
-                  {"before", model_json(t.before)},
+                  {"before", collectives::object_of<json>(t.before)},
                   {"was_tuned", t.was_tuned}});
 }
 

@@ -1,4 +1,4 @@
-"""nexarctl tune on two hosts: what it measures is stored on both, used for later groups, and found by a restart."""
+"""nexarctl tune on two hosts: what it measures is stored on both, used for later groups and by nexarctl plan, and found by a restart."""
 import json
 import os
 import subprocess
@@ -22,13 +22,20 @@ def ended(process, expect=0):
     return json.loads(output)
 
 
-def tune(cluster, *words, seconds=(1, 1)):
+def text_of(node, *words):
+    process = started(node, *words)
+    output, complaint = process.communicate(timeout=60)
+    equal(process.returncode, 0, complaint)
+    return output
+
+
+def tune(cluster, *words, seconds=(1, 1), **environment):
     """The reports of both hosts."""
     secret = cluster.folder / "secret"
     secret.touch(mode=0o600)
     secret.write_text("0123456789abcdef\n")
     processes = [started(node, "tune", "--nodes", 2, "--node-index", index, "--secret-file", secret, "--seconds",
-                         seconds[index], "--json", *words) for index, node in enumerate(cluster.alive())]
+                         seconds[index], "--json", *words, **environment) for index, node in enumerate(cluster.alive())]
     return [ended(process) for process in processes]
 
 
@@ -77,9 +84,65 @@ def test_what_tune_measures_is_kept_by_both_hosts_for_later_groups_and_over_a_re
     refused = started(cluster[2], "tune", "--forget", "--dry-run")
     contains(refused.communicate(timeout=60)[1], "not with --dry-run")
     equal((refused.returncode, (cluster[2].state / "plan_model").exists()), (2, True), "a dry run of --forget")
+    plan = ended(started(cluster[2], "plan", "--json"))
+    equal((plan["model"], plan["model_from"][:5], plan["plan_function"]), (one["model"], "tuned", 3), "a plan by the host's model")
+    contains(text_of(cluster[2], "plan"), "cost model", "tuned: what nexarctl tune measured", "the cost model and the rules")
+    given = ended(started(cluster[2], "plan", "--json", "--model", cluster[2].state / "plan_model"))
+    equal((given["model"], given["model_from"]), (one["model"], f"given: --model {cluster[2].state / 'plan_model'}"), "of a file")
+    forgotten = text_of(cluster[1], "tune", "--forget")
+    contains(forgotten, "FORGOTTEN", f"{one['model']['bulk_start_ns']}", "choose by size")
+    equal([word for word in ("BEFORE", "NOW", "kept") if word in forgotten], [], "as though a model were in use")
+    contains(text_of(cluster[1], "tune", "--forget"), "was not tuned, so nothing was changed")
     shown = ended(started(cluster[2], "tune", "--forget", "--json"))
+    equal((shown["was_tuned"], shown["forgotten"]), (True, True), "of a tuned host")
+    plan = ended(started(cluster[2], "plan", "--json"))
+    equal((plan["model"], plan["model_from"], plan["plan_function"]),
+          (built_in["model"], "built in: this host is not tuned (nexarctl tune)", 2), "a plan of a host that is not tuned")
+    contains(text_of(cluster[2], "plan"), "built in: this host is not tuned", "size")
     equal(shown["model"], built_in["model"], "forgotten")
     assert not (cluster[2].state / "plan_model").exists(), "the file is removed"
+
+
+def refused(node, *words, expect=2, **environment):
+    process = started(node, *words, **environment)
+    output, complaint = process.communicate(timeout=60)
+    equal((process.returncode, output), (expect, ""), complaint)
+    return complaint
+
+
+def test_a_plan_refuses_what_it_would_not_use_and_names_what_is_wrong_with_a_model(cluster):
+    for given in (("--nodes", 3), ("--ranks-per-node", 2), ("--small", "1K"), ("--model", "1,2,3,4,5,6"), ("--lanes", 1), ("--segment", "1M"),
+                  ("--large", "1M"), ("--algorithms", "ring"), ("--ring-nodes", 2)):
+        contains(refused(cluster[1], "plan", "--group", "g", *given), f"nexarctl: plan: {given[0]} and --group: ", "allowed with --group: --op")
+    contains(refused(cluster[1], "plan", "--group", "g", "--op", "barrier", expect=1), "'g'")
+    whole = {name: 1 for name in sorted(PARAMETERS)}
+
+    def lines(model):
+        return "".join(f"{name} = {value}\n" for name, value in model.items())
+
+    file = cluster.folder / "a model"
+    for text, words in ((lines({**whole, "bulk_start_ns": "x"}), ("bulk_start_ns is 'x'; allowed: 1 to 1000000000",)),
+                        (lines({**whole, "bulk_start_ns": 0}), ("bulk_start_ns is '0'; allowed: 1 to 1000000000",)),
+                        (lines({**whole, "bulk_start_ns": 10**10}), ("bulk_start_ns is '10000000000'; allowed: 1 to",)),
+                        (lines({**whole, "colour": 1}), ("'colour = 1' is no line", "allowed", "bulk_start_ns")),
+                        (lines(whole) + "bulk_start_ns = 1\n", ("bulk_start_ns is there twice",)),
+                        (lines({name: 1 for name in whole if name != "bulk_start_ns"}), ("bulk_start_ns is missing; allowed",)),
+                        ("x" * 10000, ("more than a cost model has; allowed",))):
+        file.write_text(text)
+        contains(refused(cluster[1], "plan", "--model", file), f"nexarctl: plan: --model {file}: ", *words)
+    contains(refused(cluster[1], "plan", "--model", "/no/such"), "plan: --model /no/such: No such file or directory; allowed: a file", "6 numbers: small_s")
+    contains(refused(cluster[1], "plan", "--model", "/etc"), "plan: --model /etc: Is a directory; allowed: a file")
+    contains(refused(cluster[1], "plan", "--model", "1,2,3"), "plan: --model 1,2,3: 3 numbers; allowed: 6, small_start_ns,small_ps_per_byte")
+    contains(refused(cluster[1], "plan", "--model", "1,2,0,4,5,6"), "plan: --model 1,2,0,4,5,6: bulk_start_ns is '0'; allowed: 1 to")
+
+
+def test_tune_measures_the_daemon_that_socket_names(cluster):
+    """Without NEXAR_SOCKET its configuration names its session socket; with one that nobody listens on, that is named."""
+    one, two = tune(cluster, "--dry-run", NEXAR_SOCKET="")
+    equal(one["model"], two["model"], "of both hosts")
+    complaint = refused(cluster[1], "tune", "--node-index", 0, "--secret-file", "/dev/null", expect=3, NEXAR_SOCKET="/no/such")
+    contains(complaint, "nexarctl: tune: no daemon takes sessions on /no/such; nothing was started.")
+    equal("nexarctl run" in complaint, False, complaint)
 
 
 def test_a_dry_run_changes_nothing_and_a_damaged_file_is_logged_and_not_used(cluster):

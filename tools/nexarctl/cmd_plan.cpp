@@ -1,6 +1,7 @@
 // nexarctl plan: what an operation would do. Computed here, by the same pure function that the daemons use; a
 // daemon is only asked where the ranks of --group are.
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -10,6 +11,7 @@
 #include "nexarctl/client.hpp"
 #include "nexarctl/commands.hpp"
 #include "nexarctl/options.hpp"
+#include "nexarctl/plan_model.hpp"
 #include "nexarctl/plan_report.hpp"
 #include "nexarctl/table.hpp"
 #include "nexarctl/units.hpp"
@@ -58,22 +60,17 @@ std::map<std::string, uint32_t> element_sizes() {
     return out;
 }
 
-// In the form of the file, so that there is one check.
-nexar::Result<nexar::collectives::CostModel> model_from_list(const std::string& numbers) {
-    std::string text, rest = numbers + ",";
-    for (const auto& each : nexar::collectives::cost_parameters) {
-        const size_t end = rest.find(',');
-        text += std::string(each.name) + " = " + rest.substr(0, end) + "\n";
-        rest.erase(0, end == std::string::npos ? end : end + 1);
-    }
-    return nexar::collectives::model_from(rest.empty() ? text : text + rest);
-}
+// Options that a group answers for.
+constexpr std::array of_group = {"--nodes",      "--ranks-per-node", "--small",   "--large", "--model",
+                                 "--algorithms", "--ring-nodes",     "--segment", "--lanes"};
 
-std::string parameter_names() {
-    std::string out;
-    for (const auto& each : nexar::collectives::cost_parameters)
-        out += (out.empty() ? "" : ",") + std::string(each.name);
-    return out;
+std::string with_group(const std::vector<std::string>& given) {
+    for (const std::string& name : given)
+        if (std::ranges::find(of_group, name) != of_group.end())
+            return "plan: " + name +
+                   " and --group: hosts, ranks and thresholds are the group's; allowed with " +
+                   "--group: --op, --bytes, --dtype, --root";
+    return "";
 }
 
 class Plan final : public Command {
@@ -94,7 +91,10 @@ class Plan final : public Command {
         options.count(
             "--ring-nodes", ring_nodes_, 0, 65536,
             "all_reduce: a ring on up to so many hosts, and not on more; 0: the cost model decides");
-        options.text("--model", model_, "the cost model, as six numbers: " + parameter_names());
+        options.text("--model", model_,
+                     "the cost model: a file, as plan_model in a daemon's state_dir, or six numbers: " +
+                         parameter_names() +
+                         ". Default: what nexarctl tune measured on this host, or else built in");
         options.choice("--algorithms", algorithms_, {"automatic", "doubling", "halving", "ring"},
                        "what the cost model chooses from");
         options.bytes("--segment", table_.segment_bytes, "bytes of a segment");
@@ -104,12 +104,21 @@ class Plan final : public Command {
         table_.lanes = static_cast<uint32_t>(lanes_);
         table_.ring_nodes_max = static_cast<uint32_t>(ring_nodes_);
         table_.family = nexar::collectives::family_named(algorithms_);
-        if (!model_.empty()) {
-            const auto model = model_from_list(model_);
-            if (!model) return show_error(context, {exit_usage, model.error().text, "INVALID_ARGUMENT"});
-            table_.model = *model;
+        if (!group_.empty())
+            if (std::string wrong = with_group(context.given); !wrong.empty())
+                return show_error(context, {exit_usage, std::move(wrong), "INVALID_ARGUMENT"});
+        PlanQuestion question;
+        bool by_model = false;
+        if (group_.empty()) {
+            const auto model = plan_model(model_, context.socket);
+            if (!model)
+                return show_error(context,
+                                  {exit_usage, "plan: --model " + model.error().text, "INVALID_ARGUMENT"});
+            table_.model = model->model;
+            question.model_from = model->from;
+            by_model = model->decides;
         }
-        if (!model_.empty() || table_.large_message_bytes > 0 || ring_nodes_ > 0 ||
+        if (by_model || table_.large_message_bytes > 0 || ring_nodes_ > 0 ||
             table_.family != nexar::collectives::Family::automatic)
             table_.version = nexar::plan_version_max;  // as a daemon so configured or tuned
         const uint32_t element = element_sizes().at(dtype_);
@@ -119,13 +128,13 @@ class Plan final : public Command {
                           std::to_string(bytes_) + " bytes are no whole number of elements; allowed for " +
                               dtype_ + ": multiples of " + std::to_string(element),
                           "INVALID_ARGUMENT"});
-        PlanQuestion question;
         if (!group_.empty()) {
             const Reply reply = ask_for_own(context, "plan", json{{"group", group_}}.dump());
             if (reply.exit != exit_ok) return show_error(context, reply);
             if (!read_group(json::parse(reply.text, nullptr, false), question))
                 return show_error(context,
                                   {exit_failed, "the daemon's answer names no ranks", "PROTOCOL_ERROR"});
+            question.model_from = "that of group " + group_;
         } else {
             if (nodes_ * ranks_per_node_ > ranks_max)
                 return show_error(context,
@@ -186,12 +195,6 @@ nexar::collectives::CostModel model_of(const json& m) {
     nexar::collectives::CostModel out;
     for (const auto& each : nexar::collectives::cost_parameters)
         each.in(out) = static_cast<uint32_t>(std::min<uint64_t>(count_of(m, each.name), UINT32_MAX));
-    return out;
-}
-
-json model_json(const nexar::collectives::CostModel& model) {
-    json out = json::object();
-    for (const auto& each : nexar::collectives::cost_parameters) out[each.name] = each.of(model);
     return out;
 }
 
@@ -264,6 +267,8 @@ nexar::Result<json> plan_report(const PlanQuestion& asked) {
                 {"phases_per_segment", plan.phases},
                 {"total_bytes", total},
                 {"plan_function", question.table.version},
+                {"model", nexar::collectives::object_of<json>(question.table.model)},
+                {"model_from", question.model_from},
                 {"candidates", candidates_of(question, layout)},
                 {"pairs", std::move(pairs)}};
 }
@@ -281,6 +286,7 @@ std::string render_plan(const json& p) {
                       " nodes"},
         {"algorithm", text_of(p, "algorithm")},
         {"chosen by", by_model ? "the cost model and the rules" : "size"},
+        {"cost model", text_of(p, "model_from")},
         {"class", text_of(p, "class") == "bulk" ? "bulk: through the shards" : "small: with control"},
         {"segments", std::to_string(segments) + ", " + std::to_string(count_of(p, "lanes")) +
                          " at once, up to " + std::to_string(count_of(p, "phases_per_segment")) +

@@ -1,6 +1,7 @@
 // nexarctl tune: measures with a rank on each host, prints what it found, and has the daemon keep it. It
 // changes the choice of algorithms of groups that are made from then on [O6], and of no group that there is.
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -25,8 +26,20 @@ namespace {
 
 constexpr uint64_t tuned_hosts_max = 1024;
 
+// There is no model in use then: groups go by size.
+std::string render_forgotten(const json& report, bool was_tuned) {
+    const std::string by_size = "groups that this host's daemon makes from now on choose by size\n";
+    if (!was_tuned) return "this host was not tuned, so nothing was changed: " + by_size;
+    Table table({"PARAMETER", ">FORGOTTEN", "WHAT IT IS"});
+    for (const auto& each : nexar::collectives::cost_parameters)
+        table.row({each.name, std::to_string(count_of(report["before"], each.name)), each.meaning});
+    return table.text() + "forgotten: " + by_size;
+}
+
 std::string render_tuning(const json& report) {
-    Table table({"PARAMETER", ">BEFORE", ">NOW", "WHAT IT IS"});
+    const bool was_tuned = flag_of(report, "was_tuned");
+    if (flag_of(report, "forgotten")) return render_forgotten(report, was_tuned);
+    Table table({"PARAMETER", was_tuned ? ">BEFORE" : ">BUILT IN", ">NOW", "WHAT IT IS"});
     for (const auto& each : nexar::collectives::cost_parameters)
         table.row({each.name, std::to_string(count_of(report["before"], each.name)),
                    std::to_string(count_of(report["model"], each.name)), each.meaning});
@@ -65,15 +78,23 @@ class Tune final : public Command {
         const json known = json::parse(current.text, nullptr, false);
         if (!has(known, "model") || !has(known, "before")) return show_error(context, other_version(context));
         if (forget_)
-            return show(context, {{"model", known["model"]}, {"before", known["before"]}, {"stored", true}});
+            return show(context, {{"model", known["model"]},
+                                  {"before", known["before"]},
+                                  {"was_tuned", flag_of(known, "was_tuned")},
+                                  {"forgotten", true},
+                                  {"stored", true}});
         if (auto why = refusal(context); why.exit != exit_ok) return show_error(context, why);
         auto job = job_of(context);
         if (!job) return show_error(context, {exit_usage, "tune: " + job.error().text, "INVALID_ARGUMENT"});
         const auto tuning = measure(*job);
         if (!tuning) return show_error(context, {exit_failed, "tune: " + tuning.error().text, "IO"});
-        json report{{"model", model_json(tuning->model)}, {"before", known["model"]},
-                    {"host_ns", tuning->times.host_ns},   {"small_bytes", tuning->small_bytes},
-                    {"bulk_bytes", tuning->bulk_bytes},   {"stored", !dry_run_}};
+        json report{{"model", nexar::collectives::object_of<json>(tuning->model)},
+                    {"before", known["model"]},
+                    {"host_ns", tuning->times.host_ns},
+                    {"small_bytes", tuning->small_bytes},
+                    {"bulk_bytes", tuning->bulk_bytes},
+                    {"was_tuned", flag_of(known, "is_tuned")},
+                    {"stored", !dry_run_}};
         if (!dry_run_) {
             const json change{{"model", report["model"]}};
             const Reply kept = ask(context.socket, "tune", change.dump(), change_timeout_ms);
@@ -127,13 +148,25 @@ class Tune final : public Command {
         if (text_of(status, "state") == "no cluster")
             return {exit_failed, "tune: this node is in no cluster: there is no link to measure",
                     "BAD_STATE"};
-        return check_session_socket(session_socket(), session_timeout_ms);
+        Reply session = check_session_socket(session_socket_of(context), session_timeout_ms);
+        if (session.exit != exit_ok) session.text = "tune: " + session.text;
+        return session;
+    }
+
+    // Of the daemon that --socket names, for the rank that measures: its key `socket`, where NEXAR_SOCKET
+    // does not say another one.
+    static std::string session_socket_of(const Context& context) {
+        if (const char* const set = std::getenv("NEXAR_SOCKET"); set != nullptr && *set != 0) return set;
+        const Reply answer = ask(context.socket, "config", "{}");
+        const json config = json::parse(answer.text, nullptr, false);
+        const std::string socket = has(config, "values") ? text_of(config["values"], "socket") : "";
+        return socket.empty() ? session_socket() : socket;
     }
 
     nexar::Result<TuneJob> job_of(const Context& context) const {
         TuneJob job;
         NEXAR_TRY(job.secret, read_secret(secret_file_));
-        job.session_socket = session_socket();
+        job.session_socket = session_socket_of(context);
         job.group = "nexar-tune";
         job.nodes = static_cast<uint32_t>(nodes_);
         job.index = static_cast<uint32_t>(node_index_.value_or(0));

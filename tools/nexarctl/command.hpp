@@ -20,7 +20,8 @@ struct Context {
     std::string socket;         // the daemon's admin socket
     std::string status_socket;  // where those who may not use that one see what they have
     bool json = false;
-    std::vector<std::string> rest;  // everything after "--"
+    std::vector<std::string> rest;   // everything after "--"
+    std::vector<std::string> given;  // options of the subcommand on the command line, as "--nodes"
 };
 
 class Command {

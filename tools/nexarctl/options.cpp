@@ -207,6 +207,8 @@ int parse_and_run(int argc, char** argv, std::span<const Entry> table) {
             return exit_usage;
         }
         context.status_socket = status_socket_of(context.socket);
+        for (const CLI::Option* const option : app->get_options())
+            if (option->count() > 0) context.given.push_back(option->get_name());
         return command->run(context);
     }
     return exit_usage;

@@ -16,12 +16,12 @@ struct PlanQuestion {
     std::vector<uint32_t> node_of_rank;
     std::vector<std::string> names;  // of the nodes; may be empty
     nexar::collectives::PlanTable table;
+    std::string model_from;  // where the table's cost model is from, for people
 };
 nexar::Result<nlohmann::ordered_json> plan_report(const PlanQuestion& question);
 std::string render_plan(const nlohmann::ordered_json& report);
-// The cost model of a daemon's answer; what is missing is 0. And as one.
+// The cost model of a daemon's answer; what is missing is 0.
 nexar::collectives::CostModel model_of(const nlohmann::ordered_json& object);
-nlohmann::ordered_json model_json(const nexar::collectives::CostModel& model);
 // A group's table and the nodes of its ranks, out of the answer to `plan`. False: it names no ranks.
 bool read_group(const nlohmann::ordered_json& answer, PlanQuestion& question);
 
