@@ -11,6 +11,7 @@ SUFFIXES = (".cpp", ".hpp", ".h")
 OPERATION = re.compile(r"^NEXAR_(?:COLLECTIVE|GROUPING)\(\d+, (\w+), (\w+),", re.MULTILINE)
 TYPE = re.compile(r"^NEXAR_(DTYPE|REDUCTION)\(\d+, (\w+), (\w+),", re.MULTILINE)
 ALLOWED = re.compile(r"^\| names a row \|.*?(?=^$)", re.MULTILINE | re.DOTALL)  # a table of the page
+PATH = re.compile(r"`((?:daemon|libnexar_c|tools)/[\w/.-]+)`")
 INITIAL = re.compile(r"^\s*\w+ \w+ = [\w:]+;", re.MULTILINE)  # what a field has before it is set
 
 
@@ -26,14 +27,18 @@ def names_of(operations, types):
 def check(page, names, files):
     allowed = "".join(ALLOWED.findall(page))
     named = re.compile(rf"\b(?:{'|'.join(names)})\b")
-    complaints = []
+    complaints, stale = [], set(PATH.findall(allowed))
     for path, text in files:
-        if path.startswith(KERNELS) or f"`{path}`" in allowed:
+        if path.startswith(KERNELS):
+            continue
+        if f"`{path}`" in allowed:
+            if named.search(tidy.code_only(text)):
+                stale.discard(path)
             continue
         code = INITIAL.sub(lambda match: "\n" * match.group(0).count("\n"), tidy.code_only(text))
         complaints += [f"{path}:{tidy.line_of(code, match.start())}: {match.group(0)} by name: read a column of its table, or "
                        f"say why on {PAGE}" for match in named.finditer(code)]
-    return complaints
+    return complaints + [f"{PAGE}: {path} is not there, or names no row (any more): remove it" for path in sorted(stale)]
 
 
 def check_repository():
@@ -54,6 +59,9 @@ def self_test():
     asks = "int a;\nif (kind == OpKind::all) return;\n"
     tidy.expect(complaints(asks), "daemon/a.cpp:2: OpKind::all")
     tidy.expect(complaints(asks, page="| names a row | because |\n| `daemon/a.cpp` | x |\n\n"))
+    stale = "| names a row | because |\n| `daemon/a.cpp`, `tools/b.cpp` | x |\n\n| reader | of |\n| `daemon/c.cpp` | x |\n\n"
+    tidy.expect([line.split(" is not")[0] for line in check(stale, names, [("daemon/a.cpp", "// OpKind::all\nint a;\n")])],
+                "docs/adding.md: daemon/a.cpp", "docs/adding.md: tools/b.cpp")
     tidy.expect(complaints(asks, page="| reader | of |\n| `daemon/a.cpp` | x |\n\n"), "daemon/a.cpp:2: OpKind::all")
     tidy.expect(complaints(asks, path="daemon/reduce/a.cpp"))
     tidy.expect(complaints("f(ReduceOp::sum, NEXAR_F32)"), "daemon/a.cpp:1: ReduceOp::sum", "daemon/a.cpp:1: NEXAR_F32")
