@@ -50,11 +50,12 @@ class Awaited:
         self.future: asyncio.Future[Any] = loop.create_future()
         self._request, self._loop, self._reader = request, loop, request._connection.reader_of(loop)
         self._reader.watch(request)
-        self._has_ended = False
+        self._has_ended, self._watches = False, True
         self.future.add_done_callback(self._give_up)
         request.add_done_callback(self._ended)
 
     def _settle(self, value: Any, error: Error | None) -> None:
+        self._forget()
         if self.future.done():
             return
         if error is not None:
@@ -62,13 +63,19 @@ class Awaited:
         else:
             self.future.set_result(value)
 
+    def _forget(self) -> None:
+        """In the loop's thread; once."""
+        if self._watches:
+            self._watches = False
+            self._reader.forget(self._request)
+
     def _give_up(self, future: asyncio.Future[Any]) -> None:
         if not future.cancelled() or self._has_ended:  # a persistent one may have been started again
             return
         with contextlib.suppress(Error):
             self._request.cancel()
         self._request._remove_done_callback(self._ended)
-        self._reader.forget(self._request)
+        self._forget()
 
     def _ended(self, request: Any) -> None:
         answer = request._answer  # now: a persistent one may be started again before the loop comes to it

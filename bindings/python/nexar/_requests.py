@@ -410,42 +410,49 @@ class Reader:
     def __init__(self, connection: Any, loop: asyncio.AbstractEventLoop) -> None:
         self._connection, self._loop = connection, loop
         self._awaited: dict[Request, int] = {}  # by how many futures
+        # Whose futures are gone, and whose callbacks wait. Whoever holds them, it is not this.
+        self._called: weakref.WeakSet[Request] = weakref.WeakSet()
         self._timer: asyncio.TimerHandle | None = None
 
     def watch(self, request: Request) -> None:
-        if not self._awaited:
+        if self._timer is None:
             self._loop.add_reader(self._connection.fileno(), self._read)
             self._timer = self._loop.call_later(LOOK_SECONDS, self._look)
+            self._connection.readers[self._loop] = self
         self._awaited[request] = self._awaited.get(request, 0) + 1
         self._loop.call_soon(self._read)  # it may have ended before
 
     def forget(self, request: Request) -> None:
-        """A future of it was cancelled. If nobody else awaits the request, or holds it, it frees its slot when it has ended."""
+        """A future of it has its end, or was cancelled. If nobody else awaits the request, or holds it, it frees its slot when it has
+        ended. While it is pending its callbacks are called here."""
         if (awaited := self._awaited.pop(request, 0)) > 1:
             self._awaited[request] = awaited - 1
+        elif request._answer is None and request._callbacks:
+            self._called.add(request)
         self._stop_if_idle()
 
     def _look(self) -> None:
         """The descriptor does not become readable for a daemon that stands still: a poll finds that."""
         self._read()
-        if self._awaited:
+        if self._timer is not None:
             self._timer = self._loop.call_later(LOOK_SECONDS, self._look)
 
     def _read(self) -> None:
         with contextlib.suppress(Error):  # of the session: each request has it, too
             while poll(self._connection, 64):
                 pass
-        for request in list(self._awaited):
+        for request in [*self._awaited, *self._called]:
             try:
-                over = request.test()
+                request.test()  # its futures forget it
+                if request._answer is not None:  # no callback has started it again
+                    self._called.discard(request)
             except Error:  # the handle is not known any more
-                over = True
-            if over:
                 self._awaited.pop(request, None)
+                self._called.discard(request)
         self._stop_if_idle()
 
     def _stop_if_idle(self) -> None:
-        if not self._awaited and self._timer is not None:
+        if not self._awaited and not self._called and self._timer is not None:
             self._loop.remove_reader(self._connection.fileno())
             self._timer.cancel()
             self._timer = None
