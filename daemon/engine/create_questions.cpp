@@ -46,16 +46,22 @@ std::optional<Error> CreateQuestions::end_differing_from(const Group& parent, co
     return out;
 }
 
-// The same for calls that were in an attempt when the others began. Looks at each listed rank once, at as
-// many bits as the parent has ranks, and at no call more than once [Y21].
+// The same for calls that were in an attempt when the others began. Looks at each listed rank that waits here
+// once, at as many bits as the parent has ranks, and at no call more than once [Y21].
 void CreateQuestions::end_differing_late(const Group& parent, Creates::Entry& entry) {
+    ++context_.creates_looked_at;
+    if (creates_.is_alone(entry)) return;
     const GroupFacts& facts = parent.facts;
     Listed callers({}, facts.size());
     for (const auto& [rank, call] : entry.calls)
         if (creates_.waits(call)) callers.add(rank);
     Listed left = callers;                  // those that have not ended here
     const Creates::Entry* apart = nullptr;  // the last one that lists none: the ranks of a list share it
-    for (const uint32_t rank : entry.what->ranks) {
+    const Listed here = creates_.ranks_here(facts.id);
+    context_.creates_looked_at += here.words();
+    for (auto at = here.first_common(entry.what->listed); at;
+         at = here.first_common(entry.what->listed, *at + 1)) {
+        const uint32_t rank = *at;
         Creates::Entry* other = create_of_rank_here(facts, rank, entry.what->tag);
         if (other == nullptr || other == &entry || other == apart || !creates_.waits(other->calls.at(rank)))
             continue;
@@ -103,8 +109,7 @@ void CreateQuestions::log_late(const Group* parent, const Creates::Entry& entry)
 
 // [Y20] What listed ranks of this node wait in instead.
 void CreateQuestions::note_elsewhere_here(const Group& parent, Creates::Entry& entry) {
-    const Creates::Wanted wanted{entry.calls.begin()->first, entry.what->tag, entry.what->ranks};
-    const Creates::Entry* other = waits_elsewhere(parent, wanted);
+    const Creates::Entry* other = waits_elsewhere(parent, entry.what->listed, entry.what->tag, &entry);
     if (other == nullptr) return;
     for (const auto& [rank, call] : other->calls)
         if (entry.what->listed.has(rank) && creates_.waits(call))
@@ -115,60 +120,68 @@ void CreateQuestions::note_elsewhere_here(const Group& parent, Creates::Entry& e
 // Without room in a log it does later [L8].
 void CreateQuestions::ask_about(const Group& parent, Creates::Entry& entry) {
     const GroupFacts& facts = parent.facts;
-    wire::CreateQuery query{facts.id,
-                            facts.epoch.value,
-                            entry.what->tag,
-                            {entry.what->ranks.begin(), entry.what->ranks.end()},
-                            {},
-                            0};
+    std::vector<bool> asked(facts.layout.nodes());  // by NodeIndex
+    context_.creates_looked_at += entry.what->ranks.size();
+    for (const uint32_t rank : entry.what->ranks) asked[facts.layout.node_of(rank).value] = true;
+    asked[facts.self.value] = false;
+    wire::CreateQuery query{facts.id, facts.epoch.value, entry.what->tag, {}, {}, 0};
     std::vector<SessionId> payers;
     for (const auto& [rank, call] : entry.calls) {
         if (!creates_.waits(call)) continue;
         payers.push_back(call.session);
         query.callers.push_back({rank, call.number});
     }
-    if (payers.empty()) return;
+    if (payers.empty() || std::ranges::find(asked, true) == asked.end()) return;
+    query.ranks = {entry.what->ranks.begin(), entry.what->ranks.end()};
     query.ask = ++entry.asks;
     entry.asked_at = context_.now;
-    std::set<NodeIndex> nodes;
-    for (const uint32_t rank : entry.what->ranks) nodes.insert(facts.layout.node_of(rank));
     const auto bytes = wire::encode(query);
-    for (const NodeIndex node : nodes)
-        if (node != facts.self) append_paid(parent, node, bytes, payers);
+    const std::vector<link::Account> accounts = accounts_of(payers);
+    for (uint32_t node = 0; node < asked.size(); ++node)
+        if (asked[node]) append_paid(parent, NodeIndex{node}, bytes, accounts);
 }
 
-// [Y14] [Y19] At the expense of the first of these sessions' tenants that has room. False: none has, or the
-// node lacks the feature.
+// Each once, in this order.
+std::vector<link::Account> CreateQuestions::accounts_of(std::span<const SessionId> sessions) const {
+    std::vector<link::Account> out;
+    std::set<link::Account> known;
+    for (const SessionId id : sessions)
+        if (const auto account = host_.account_of(id); account && known.insert(*account).second)
+            out.push_back(*account);
+    return out;
+}
+
+// [Y14] [Y19] At the expense of the first of these tenants that has room. False: none has, or the node lacks
+// the feature.
 bool CreateQuestions::append_paid(const Group& group, NodeIndex to, Bytes message,
-                                  std::span<const SessionId> payers) {
+                                  std::span<const link::Account> payers) {
     const GroupFacts& facts = group.facts;
     if ((facts.members[facts.layout.ranks_on(to)[0]].features & feature_of_create_query) == 0) return false;
     const link::PeerIndex peer = facts.peers[to.value];
-    std::set<link::Account> full;
-    for (const SessionId id : payers) {
-        const auto account = host_.account_of(id);
-        if (!account || !full.insert(*account).second) continue;
-        if (!context_.ports.peers.reserve(peer, *account, link::ControlLog::cost_of(message.size())))
-            continue;
-        context_.ports.peers.append(peer, message, *account);
+    for (const link::Account& account : payers) {
+        if (!context_.ports.peers.reserve(peer, account, link::ControlLog::cost_of(message.size()))) continue;
+        context_.ports.peers.append(peer, message, account);
         return true;
     }
     return false;
 }
 
 // [Y20] A create of this node in which a rank waits that the call waits for: one whose list differs, or else
-// any.
-Creates::Entry* CreateQuestions::waits_elsewhere(const Group& group, const Creates::Wanted& wanted) {
-    const Listed listed(wanted.ranks, group.facts.size());
-    const Creates::Entry* same = creates_.find(group.facts.id, wanted.tag, wanted.ranks);
-    for (const uint32_t rank : group.facts.layout.ranks_on(group.facts.self)) {
+// any. It is for a text: of many that are in an attempt just now, and so wait for nobody, few are looked at.
+Creates::Entry* CreateQuestions::waits_elsewhere(const Group& group, const Listed& listed, uint64_t tag,
+                                                 const Creates::Entry* same) {
+    constexpr size_t entries_max = 64;
+    const GroupId& parent = group.facts.id;
+    const Listed& here = creates_.ranks_here(parent);
+    context_.creates_looked_at += here.words();
+    size_t left = entries_max;
+    for (auto rank = here.first_common(listed); rank; rank = here.first_common(listed, *rank + 1)) {
         ++context_.creates_looked_at;
-        if (!listed.has(rank)) continue;
-        // It has called.
-        if (same != nullptr && creates_.of_rank(group.facts.id, rank, wanted.tag) == same) continue;
-        for (Creates::Entry* entry : creates_.all_of_rank(group.facts.id, rank)) {
+        if (same != nullptr && creates_.of_rank(parent, *rank, tag) == same) continue;  // it has called
+        for (Creates::Entry* entry : creates_.all_of_rank(parent, *rank)) {
+            if (left-- == 0) return nullptr;
             ++context_.creates_looked_at;
-            if (creates_.waits(entry->calls.at(rank))) return entry;
+            if (creates_.waits(entry->calls.at(*rank))) return entry;
         }
     }
     return nullptr;
@@ -195,7 +208,7 @@ void CreateQuestions::on_query(const Group& group, NodeIndex from, const wire::C
         other = entry.get();
         break;
     }
-    if (other == nullptr) other = waits_elsewhere(group, {query.callers[0].rank, query.tag, query.ranks});
+    if (other == nullptr) other = waits_elsewhere(group, theirs, query.tag, same);
     if (other == nullptr) return;
     wire::CreateAnswer answer{facts.id,
                               facts.epoch.value,
@@ -212,7 +225,7 @@ void CreateQuestions::on_query(const Group& group, NodeIndex from, const wire::C
         payers.push_back(caller.second.session);
         answer.callers.push_back({caller.first, caller.second.number});
     }
-    append_paid(group, from, wire::encode(answer), payers);
+    append_paid(group, from, wire::encode(answer), accounts_of(payers));
 }
 
 // [Y23] One that is not is of a time that may be over.
@@ -268,7 +281,7 @@ void CreateQuestions::end_differing(const Group& group, NodeIndex from, const wi
             payers.push_back(entry.calls.at(rank).session);
             ended.callers.push_back({rank, entry.calls.at(rank).number});
         }
-        if (!append_paid(group, from, wire::encode(ended), payers)) return;
+        if (!append_paid(group, from, wire::encode(ended), accounts_of(payers))) return;
     }
     const auto other = std::ranges::find_if(
         answer.callers, [&](const wire::CreateCall& call) { return ours.has(call.rank); });

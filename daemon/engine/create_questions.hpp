@@ -47,9 +47,11 @@ class CreateQuestions {
     void note_elsewhere_here(const Group& parent, Creates::Entry& entry);
     void ask_about(const Group& parent, Creates::Entry& entry);
     bool is_fresh(Creates::Entry& entry, const wire::CreateAnswer& answer);
-    Creates::Entry* waits_elsewhere(const Group& group, const Creates::Wanted& wanted);
+    Creates::Entry* waits_elsewhere(const Group& group, const Listed& listed, uint64_t tag,
+                                    const Creates::Entry* same);
+    std::vector<link::Account> accounts_of(std::span<const SessionId> sessions) const;
     bool append_paid(const Group& group, collectives::NodeIndex to, Bytes message,
-                     std::span<const SessionId> payers);
+                     std::span<const link::Account> payers);
     void end_differing(const Group& group, collectives::NodeIndex from, const wire::CreateAnswer& answer,
                        Creates::Entry& entry, const std::vector<uint32_t>& ranks);
 

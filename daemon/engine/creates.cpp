@@ -36,6 +36,17 @@ Creates::Found Creates::find_call(SessionId session, uint64_t ticket) const {
     return at == by_call_.end() ? Found{} : Found{at->second.entry->second.get(), at->second.rank};
 }
 
+bool Creates::is_alone(const Entry& entry) const {
+    return std::ranges::next(with_tag(entry.what->parent, entry.what->tag).begin()) ==
+           with_tag(entry.what->parent, entry.what->tag).end();
+}
+
+const Listed& Creates::ranks_here(const GroupId& parent) const {
+    static const Listed none;
+    const auto at = ranks_here_.find(parent);
+    return at == ranks_here_.end() ? none : at->second;
+}
+
 Creates::Entry* Creates::next(const GroupId& parent, Ending& ending) const {
     const auto at = entries_.lower_bound({parent, ending.tag, ending.number});
     if (at == entries_.end() || std::get<GroupId>(at->first) != parent) {
@@ -70,6 +81,8 @@ Creates::Entry& Creates::add(const CreationRef& creation, uint32_t rank, const C
     entry.calls.emplace(rank, call);
     by_call_[{call.session, call.ticket}] = {at, rank};
     by_rank_[{creation->parent, rank, creation->tag}] = &entry;
+    const auto size = static_cast<uint32_t>(creation->parent_members.size());
+    ranks_here_.try_emplace(creation->parent, std::span<const uint32_t>(), size).first->second.add(rank);
     return entry;
 }
 
@@ -83,11 +96,14 @@ bool Creates::remove(SessionId session, uint64_t ticket) {
 void Creates::remove(ByCall::iterator at) {
     const auto [entry, rank] = at->second;
     by_call_.erase(at);
-    by_rank_.erase({std::get<GroupId>(entry->first), rank, std::get<1>(entry->first)});
+    const GroupId parent = std::get<GroupId>(entry->first);
+    by_rank_.erase({parent, rank, std::get<1>(entry->first)});
+    if (all_of_rank(parent, rank).empty()) ranks_here_.at(parent).remove(rank);
     entry->second->calls.erase(rank);
     if (!entry->second->calls.empty()) return;
     by_list_.erase(list_of(*entry->second->what));
     entries_.erase(entry);
+    if (!any_of(parent)) ranks_here_.erase(parent);
 }
 
 void Creates::remove_session(SessionId session) {
@@ -105,9 +121,15 @@ void Creates::check_invariants() const {
             const Found found = find_call(call.session, call.ticket);
             NEXAR_CHECK(found.entry == entry.get() && found.rank == rank && entry->what->listed.has(rank));
             NEXAR_CHECK(of_rank(entry->what->parent, rank, entry->what->tag) == entry.get());
+            NEXAR_CHECK(ranks_here(entry->what->parent).has(rank));
             NEXAR_CHECK(opening_.number_of(call.session, call.ticket) == call.number);
         }
         calls += entry->calls.size();
+    }
+    for (const auto& [parent, ranks] : ranks_here_) {
+        NEXAR_CHECK(any_of(parent));
+        for (auto rank = ranks.first_common(ranks); rank; rank = ranks.first_common(ranks, *rank + 1))
+            NEXAR_CHECK(!all_of_rank(parent, *rank).empty());
     }
     NEXAR_CHECK(by_list_.size() == entries_.size());
     NEXAR_CHECK(by_call_.size() == calls && by_rank_.size() == calls);

@@ -105,6 +105,9 @@ class Creates {
                                      by_rank_.upper_bound({parent, rank, UINT64_MAX})) |
                std::views::values;
     }
+    bool is_alone(const Entry& entry) const;  // no other list has its tag
+    // The ranks of the parent that wait here in any create.
+    const Listed& ranks_here(const GroupId& parent) const;
     // From where the ending is; null: no more, also not once more. The ending's place moves there.
     Entry* next(const GroupId& parent, Ending& ending) const;
     bool any_of(const GroupId& parent) const;
@@ -138,6 +141,7 @@ class Creates {
     std::map<List, Entries::iterator, Before> by_list_;
     ByCall by_call_;                                                     // by session and ticket
     std::map<std::tuple<GroupId, uint32_t, uint64_t>, Entry*> by_rank_;  // by parent, its rank, and tag
+    std::map<GroupId, Listed> ranks_here_;                               // by parent, those of by_rank_
     uint64_t last_ = 0;                                                  // the number of the newest entry
 };
 
