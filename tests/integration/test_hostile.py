@@ -10,6 +10,7 @@ session, no descriptor, no work.
 import contextlib
 import os
 import pathlib
+import re
 import signal
 import socket
 import struct
@@ -33,11 +34,11 @@ def resident_megabytes(node):
 
 
 @contextlib.contextmanager
-def unharmed(cluster, seconds=ATTACK_SECONDS, working=True):
+def unharmed(cluster, seconds=ATTACK_SECONDS, working=True, largest=50_000):
     """Around an attack on node 2: what is promised at the top of this file."""
     node = cluster[2]
     before = descriptors_of(node), resident_megabytes(node)
-    job = Job(two_each(cluster), works, seconds) if working else None
+    job = Job(two_each(cluster), works, seconds, largest) if working else None
     if job:
         job.await_marks()
     yield job
@@ -83,6 +84,25 @@ test_holes_punched_into_shared_memory_harm_nobody = against("punch")
 test_endless_doorbells_and_a_socket_never_read_harm_nobody = against("doorbells")
 test_files_of_every_kind_as_memory_harm_nobody = against("files")
 test_handshakes_of_every_kind_harm_nobody = against("handshakes")
+
+
+def test_harm_while_shards_move_the_attackers_bulk_harms_nobody(cluster):
+    """[K35] Its other session is node 3's. Who broke the protocol is told so; who asked for nonsense, in the slot."""
+    node, since = cluster[2], len(cluster[2].log())
+    os.environ["NEXAR_TEST_OTHER_SOCKET"] = str(cluster[3].socket)
+    with unharmed(cluster, seconds=4, largest=1_000_000):
+        attackers = [program(node, "NEXAR_TEST_HOSTILE_CLIENT", "bulk", 3, seed) for seed in (1, 2)]
+        moved = []
+        for attacker in attackers:
+            output, _ = attacker.communicate(timeout=60)
+            equal(attacker.returncode, 0, f"exit status of the attacker, with output {output!r}")
+            moved.append([int(word) for word in re.findall(r"\d+", output)])
+        print(f"        {output.strip().splitlines()}")
+    assert max(at_work for at_work, *_ in moved) >= 1, f"no shard was at work: {moved}"
+    assert all(well >= 1 for _, well, *_ in moved), f"nothing of an attacker's was moved: {moved}"
+    reasons = re.findall(r"session_closed .*?reason=(.*)", node.log()[since:])
+    print(f"        {len(reasons)} sessions closed: {sorted(set(reasons))}")
+    assert sum("an entry of the submission ring" in reason for reason in reasons) >= 2, node.log()[since:]
 
 
 def test_a_client_that_is_stopped_in_the_middle_delays_only_itself(cluster):

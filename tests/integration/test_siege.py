@@ -23,7 +23,7 @@ from test_hostile_member import a_liar, lie_at_random, teach
 os.environ["NEXAR_MEMFDS_IN_PLACE"] = "false"
 
 SEED, SECONDS = int(os.environ.get("NEXAR_SIEGE_SEED", "1")), float(os.environ.get("NEXAR_SIEGE_SECONDS", "60"))
-MODES = ("descriptors", "scribble", "entries", "flip", "punch", "holes", "mappings", "doorbells", "files",
+MODES = ("descriptors", "scribble", "bulk", "entries", "flip", "punch", "holes", "mappings", "doorbells", "files",
          "handshakes")
 ATTACK_SECONDS = 3
 OTHER = 2002  # the uid of honest ranks; attackers have this test's
@@ -140,6 +140,7 @@ def test_users_and_a_member_harm_nobody_together(cluster):
     print(f"        seed {SEED}, {SECONDS:.0f} s", flush=True)
     with a_liar(cluster) as (liar, *nodes), unharmed(nodes):
         teach(liar, *nodes)
+        os.environ["NEXAR_TEST_OTHER_SOCKET"] = str(nodes[1].socket)
         siege, end = Siege(nodes, rng), time.monotonic() + SECONDS
         while time.monotonic() < end:
             siege.go_on()

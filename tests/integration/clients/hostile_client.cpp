@@ -2,7 +2,7 @@
 //
 //   hostile_client MODE SECONDS SEED      prints a line when it begins, then how many sessions it had and how
 //   many
-//                                         operations ended
+//                                         operations ended, and in MODE bulk how many of them well
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -24,7 +24,7 @@ struct Attack {
     std::string path;
     Clock::time_point until;
     Random random;
-    uint64_t sessions = 0, ended = 0;
+    uint64_t sessions = 0, ended = 0, well = 0;
     std::function<void(int memfd, uint64_t bytes)> on_memory{};
 
     bool goes_on() const { return Clock::now() < until; }
@@ -125,6 +125,132 @@ void scribble(Attack& a) {
                 .store(a.random());
         }
     }
+}
+
+// A session of this host and one of another, at NEXAR_TEST_OTHER_SOCKET, in a group of two.
+struct Across {
+    std::unique_ptr<RawSession> here, there;
+
+    static std::optional<Across> open(Attack& a) {
+        static int number = 0;
+        while (a.goes_on()) {
+            Across out{std::make_unique<RawSession>(16 << 20), std::make_unique<RawSession>(16 << 20)};
+            const std::string name = "across-" + std::to_string(getpid()) + "-" + std::to_string(++number);
+            const std::string secret = std::getenv("NEXAR_JOB_SECRET");
+            if (out.here->attach(a.path) && out.there->attach(std::getenv("NEXAR_TEST_OTHER_SOCKET"))) {
+                const uint32_t first = out.here->begin_group(name, secret, 2, 0);
+                const uint32_t second = out.there->begin_group(name, secret, 2, 1);
+                if (out.here->finish_group(first) && out.there->finish_group(second)) return out;
+            }
+            usleep(1000);  // sleep: between two tries
+        }
+        return std::nullopt;
+    }
+};
+
+// What the daemon's shards count themselves in, and all other sessions of the host read: nobody else writes
+// it.
+void try_page(RawSession& s) {
+    if (mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, s.page_fd(), 0) != MAP_FAILED) _exit(5);
+    const uint32_t many = 1000;
+    if (pwrite(s.page_fd(), &many, sizeof many, offsetof(nexar_shm_daemon_page, bulk_threads)) > 0) _exit(5);
+    const int again = open(("/proc/self/fd/" + std::to_string(s.page_fd())).c_str(), O_RDWR | O_CLOEXEC);
+    if (again >= 0 && mmap(nullptr, 4096, PROT_WRITE, MAP_SHARED, again, 0) != MAP_FAILED) _exit(5);
+    if (again >= 0) close(again);
+}
+
+// One thing that is wrong, of a session whose operations are with the shards now.
+enum Harm : uint64_t {
+    indexes,
+    entries_of_rings,
+    slots_in_flight,
+    half_requests,
+    contents,
+    less_memory,
+    harms
+};
+
+void harm(Attack& a, RawSession& s, uint64_t kind) {
+    auto* const control = reinterpret_cast<uint64_t*>(s.control());
+    const uint64_t rings = nexar_shm_submission_offset(RawSession::slots) / 8;
+    const auto scribble = [&](uint64_t from, uint64_t words, int times) {
+        while (times-- > 0)
+            std::atomic_ref(control[from + a.below(words)])
+                .store(a.chance(2) ? a.number() : a.random(), std::memory_order_relaxed);
+    };
+    switch (kind) {
+        case indexes:
+            return scribble(0, 64, 20);
+        case entries_of_rings:
+            return scribble(rings, RawSession::control_bytes() / 8 - rings, 200);
+        case slots_in_flight:  // descriptors and states
+            return scribble(nexar_shm_slots_offset() / 8, RawSession::slots * sizeof(nexar_shm_slot) / 8,
+                            200);
+        case half_requests:  // as many as the daemon bears, and no more than the ring has room for
+            for (int i = 0; i < 16; ++i) {
+                s.slot(9).descriptor = a.descriptor(s);
+                s.push(NEXAR_ENTRY_SUBMIT, 9, static_cast<uint32_t>(a.random()));
+            }
+            return;
+        case contents:  // of what is being sent and received
+            for (int i = 0; i < 20'000; ++i)
+                std::atomic_ref(reinterpret_cast<uint64_t*>(s.region())[a.below(s.region_bytes / 8)])
+                    .store(a.random(), std::memory_order_relaxed);
+            return;
+        default:  // less_memory
+            for (const int fd : {s.region_fd(), s.control_fd()})
+                if (ftruncate(fd, a.chance(2) ? 0 : 4096) == 0) _exit(5);
+    }
+}
+
+bool await_end(RawSession& s) {
+    for (const auto end = Clock::now() + std::chrono::seconds(20); Clock::now() < end;) {
+        if (s.ended()) return true;
+        usleep(1000);  // sleep: between two looks
+    }
+    return false;
+}
+
+// How many of the daemon's shards move bulk data.
+uint32_t shards_at_work(const void* page) {
+    const uint32_t& word = static_cast<const nexar_shm_daemon_page*>(page)->bulk_threads;
+    return std::atomic_ref(const_cast<uint32_t&>(word)).load();
+}
+
+// Harm of every kind while the shards move what this session and one of another host exchange. What it
+// prints shows that they did.
+void bulk(Attack& a) {
+    uint32_t at_work = 0;
+    while (auto pair = Across::open(a)) {
+        ++a.sessions;
+        RawSession& s = *pair->here;
+        try_page(s);
+        void* const page = mmap(nullptr, 4096, PROT_READ, MAP_SHARED, s.page_fd(), 0);
+        if (page == MAP_FAILED) _exit(3);
+        for (int turn = 0; turn < 4 && !s.ended() && !pair->there->ended(); ++turn) {
+            if (a.sessions > 1 && !a.goes_on()) break;
+            uint32_t generation = 0;
+            for (uint32_t at = 1; at <= 4; ++at) {
+                generation = s.submit(at, s.all_reduce(s.region_bytes / 16));
+                pair->there->submit(at, pair->there->all_reduce(s.region_bytes / 16));
+            }
+            // The first session does nothing wrong at first, and is closed for what it does then.
+            const bool well = turn == 0, first = a.sessions == 1 && turn == 1;
+            usleep(static_cast<useconds_t>(a.below(well ? 1 : 5000)));  // sleep: harm comes at any moment
+            if (!well) harm(a, s, first ? uint64_t{half_requests} : a.below(harms));
+            bool ended = false;
+            const auto end = Clock::now() + std::chrono::milliseconds(well || first ? 20'000 : 100);
+            while (!ended && !s.ended() && Clock::now() < end) {
+                at_work = std::max(at_work, shards_at_work(page));
+                ended = s.await(4, generation, 1);
+            }
+            a.ended += ended;
+            a.well += ended && s.slot(4).result.status == 0;
+            if (first && !await_end(s)) _exit(6);
+        }
+        munmap(page, 4096);
+    }
+    std::printf("%u shards at work, %llu well\n", at_work, static_cast<unsigned long long>(a.well));
 }
 
 // Entries that make no sense: unknown kinds and slots, old generations, the same slot twice, cancels of
@@ -341,6 +467,7 @@ void handshakes(Attack& a) {
 int run(int argc, char** argv) {
     const std::map<std::string, void (*)(Attack&)> modes{{"descriptors", descriptors},
                                                          {"scribble", scribble},
+                                                         {"bulk", bulk},
                                                          {"entries", entries},
                                                          {"flip", flip},
                                                          {"punch", punch},

@@ -37,7 +37,7 @@ class RawSession {
     ~RawSession() {
         if (control_) munmap(control_, control_bytes());
         if (region_) munmap(region_, region_bytes);
-        for (const int fd : {socket_, control_fd_, region_fd_})
+        for (const int fd : {socket_, control_fd_, region_fd_, page_fd_})
             if (fd >= 0) close(fd);
     }
     RawSession(const RawSession&) = delete;
@@ -49,6 +49,13 @@ class RawSession {
 
     // Handshake, a region, a group of one. False: the daemon refused.
     bool open(const std::string& path) {
+        static int number = 0;
+        const std::string name = "hostile-" + std::to_string(getpid()) + "-" + std::to_string(++number);
+        return attach(path) && finish_group(begin_group(name));
+    }
+
+    // Handshake and a region.
+    bool attach(const std::string& path) {
         if (!dial(path)) return false;
         nexar_msg_hello hello{};
         hello.head = {NEXAR_LOCAL_MAGIC, NEXAR_MSG_HELLO};
@@ -67,7 +74,30 @@ class RawSession {
         if (region_fd_ < 0) return false;
         region_ = map(region_fd_, region_bytes, sparse_);
         on_memory(region_fd_, region_bytes);
-        return add_region() && open_group();
+        return add_region();
+    }
+
+    // An open of the group: its generation in slot 0.
+    uint32_t begin_group(const std::string& name, const std::string& secret = {}, uint32_t size = 1,
+                         uint32_t rank = 0) {
+        auto& open = payload(0).group_open;
+        open.size = size;
+        open.rank = rank;
+        open.name_bytes = static_cast<uint32_t>(name.size());
+        open.secret_bytes = static_cast<uint32_t>(secret.size());
+        open.timeout_ns = int64_t{patience_ms} * 1'000'000;
+        open.collective_timeout_ns = open.barrier_timeout_ns = open.rpc_timeout_ns = -1;
+        std::memcpy(open.name, name.data(), name.size());
+        std::memcpy(open.secret, secret.data(), secret.size());
+        nexar_shm_descriptor d{};
+        d.kind = NEXAR_CMD_GROUP_OPEN;
+        return submit(0, d);
+    }
+    bool finish_group(uint32_t generation) {
+        if (!await(0, generation) || slot(0).result.status != 0) return false;
+        group_ = slot(0).result.group;
+        epoch_ = slot(0).result.group_epoch;
+        return true;
     }
 
     bool dial(const std::string& path) {
@@ -120,14 +150,23 @@ class RawSession {
         return memfd;
     }
 
-    // The type of the next message; 0: the end, or nothing in that time. Descriptors that come along are
-    // dropped.
+    // The type of the next message; 0: the end, or nothing in that time. Of the descriptors that come along
+    // the first is kept, which is the daemon page's; the others are dropped.
     uint32_t receive() {
         pollfd ready{socket_, POLLIN, 0};
         if (poll(&ready, 1, patience_ms) <= 0) return 0;
         char bytes[NEXAR_MSG_BYTES_MAX];
+        alignas(cmsghdr) char room[CMSG_SPACE(sizeof page_fd_)] = {};
+        iovec iov{bytes, sizeof bytes};
+        msghdr message{};
+        message.msg_iov = &iov;
+        message.msg_iovlen = 1;
+        message.msg_control = page_fd_ < 0 ? room : nullptr;
+        message.msg_controllen = page_fd_ < 0 ? sizeof room : 0;
         nexar_msg_head head{};
-        const ssize_t got = recv(socket_, bytes, sizeof bytes, MSG_DONTWAIT);
+        const ssize_t got = recvmsg(socket_, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+        if (got > 0 && page_fd_ < 0 && CMSG_FIRSTHDR(&message))
+            std::memcpy(&page_fd_, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof page_fd_);
         if (got >= static_cast<ssize_t>(sizeof head)) std::memcpy(&head, bytes, sizeof head);
         return got > 0 ? head.type : 0;
     }
@@ -143,6 +182,7 @@ class RawSession {
     uint8_t* region() { return region_; }
     int control_fd() const { return control_fd_; }
     int region_fd() const { return region_fd_; }
+    int page_fd() const { return page_fd_; }  // the daemon page's
     int socket_fd() const { return socket_; }
     uint32_t group() const { return group_; }
     nexar_shm_header& header() { return *reinterpret_cast<nexar_shm_header*>(control_); }
@@ -230,26 +270,8 @@ class RawSession {
         return send(&add, sizeof add) && await(0, add.generation) && slot(0).result.status == 0;
     }
 
-    bool open_group() {
-        static int number = 0;
-        const std::string name = "hostile-" + std::to_string(getpid()) + "-" + std::to_string(++number);
-        auto& open = payload(0).group_open;
-        open.size = 1;
-        open.rank = 0;
-        open.name_bytes = static_cast<uint32_t>(name.size());
-        open.timeout_ns = int64_t{patience_ms} * 1'000'000;
-        open.collective_timeout_ns = open.barrier_timeout_ns = open.rpc_timeout_ns = -1;
-        std::memcpy(open.name, name.data(), name.size());
-        nexar_shm_descriptor d{};
-        d.kind = NEXAR_CMD_GROUP_OPEN;
-        if (!await(0, submit(0, d)) || slot(0).result.status != 0) return false;
-        group_ = slot(0).result.group;
-        epoch_ = slot(0).result.group_epoch;
-        return true;
-    }
-
     const bool sparse_;
-    int socket_ = -1, control_fd_ = -1, region_fd_ = -1;
+    int socket_ = -1, control_fd_ = -1, region_fd_ = -1, page_fd_ = -1;
     uint8_t *control_ = nullptr, *region_ = nullptr;
     uint32_t tail_ = 0, group_ = 0, epoch_ = 0;
     uint32_t generations_[slots] = {};
