@@ -19,7 +19,7 @@ bool Context::complete(uint64_t handle, Result<void> result) {
 }
 
 void Context::submit_job(WorkerJob job, Pending& pending) {
-    if (total_bytes(job) <= inline_job_bytes_max) {
+    if (runs_at_once(total_bytes(job))) {
         run_here(job);
         pending.on_completed({});
         return;

@@ -42,6 +42,10 @@ struct PeerState {
 
 constexpr size_t inline_job_bytes_max =
     64 * 1024;  // a job of this size takes about 10 us, less than handing it off; unless it may wait
+// `bytes`: read and written.
+constexpr bool runs_at_once(size_t bytes) {
+    return bytes <= inline_job_bytes_max;
+}
 constexpr size_t scratch_kept_max = 64 * 1024 * 1024;
 
 class Context {

@@ -196,7 +196,7 @@ void Messages::start_transfer(Recv& recv, const Offer& offer) {
 // Small messages in one piece need no job: to make its lists costs more than the copy.
 bool Messages::copy_at_once(const Recv& recv, const Send& send) {
     const uint64_t bytes = send.message.bytes;
-    if (recv.pieces || send.pieces || 2 * bytes > inline_job_bytes_max) return false;
+    if (recv.pieces || send.pieces || !runs_at_once(2 * bytes)) return false;
     std::memmove(recv.out.place().resolve(), send.in.place().resolve(), bytes);
     return true;
 }

@@ -59,7 +59,7 @@ class Timers {
     struct Row {
         uint64_t user = 0;
         size_t alarms = 0;
-        bool is_unsettled = false;  // its place may be an earlier one: it is among unsettled_
+        bool is_unsettled = false;  // order_ may still have its earlier place; it is in unsettled_
         Queue queue{};
         Time served_at{};  // when one fired last: it is behind all that have been due since before
         uint64_t turn = 0;

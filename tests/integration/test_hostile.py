@@ -92,6 +92,7 @@ def test_harm_while_shards_move_the_attackers_bulk_harms_nobody(cluster):
     os.environ["NEXAR_TEST_OTHER_SOCKET"] = str(cluster[3].socket)
     with unharmed(cluster, seconds=4, largest=1_000_000):
         attackers = [program(node, "NEXAR_TEST_HOSTILE_CLIENT", "bulk", 3, seed) for seed in (1, 2)]
+        del os.environ["NEXAR_TEST_OTHER_SOCKET"]
         moved = []
         for attacker in attackers:
             output, _ = attacker.communicate(timeout=60)

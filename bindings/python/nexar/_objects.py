@@ -131,7 +131,7 @@ class Objects:
         data, counts, failed = np.empty(0, np.uint8), np.empty(self.size, np.uint64), None
         if self.rank == root:
             parts, errors = zip(*(_bytes_of(value, root) for value in self._one_each(values)))
-            data, counts[:], failed = np.concatenate(parts), [part.size for part in parts], next(filter(None, errors), None)
+            data, counts[:], failed = np.concatenate(parts), [part.size for part in parts], next((e for e in errors if e is not None), None)
         with _within("scatter_object") as (lengths, pickles):
             g.broadcast(counts, root, timeout=timeout, match_id=lengths)
             out = np.empty(int(counts[self.rank]), np.uint8)

@@ -40,7 +40,7 @@ _WORDS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"number of milliseconds", "number of seconds"),
     (r" \(were the options initialised with NEXAR_OP_OPTIONS_INIT\?\)", ""),
     (r"\bNULL\b", "None"),
-    (r"\b\w+ u(?:8|64)(?: [^;:]*?)? match_id (?P<id>\d+)", _of_objects),
+    (r"\b\w+ u(?:8|64)(?: (?:(?! called )[^;:])*?)? match_id (?P<id>\d+)", _of_objects),
 )
 
 
