@@ -242,6 +242,7 @@ struct GroupStatus {
   size @1 :UInt32;
   present @2 :Members;
   others @3 :UInt32;  # opens of the same name and opener's mark with another key, for a hint; the directory may look at a part of them only
+  gaveUp @4 :UInt32;  # the last so many of `present` have given up shortly before
 }
 
 # ---- Groups at work ----

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 #include <set>
+#include <span>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -117,7 +118,7 @@ wire::GroupMemberRecord record_of(const wire::GroupOpen& open) {
     return {open.id, open.id.origin, rank, open.pid, open.incarnation};
 }
 
-void sort_by_rank(std::vector<wire::GroupMemberRecord>& members) {
+void sort_by_rank(std::span<wire::GroupMemberRecord> members) {
     std::ranges::sort(members, [](const auto& a, const auto& b) {
         return std::tie(a.rank, a.request) < std::tie(b.rank, b.request);
     });
@@ -202,6 +203,7 @@ wire::GroupStatus Directory::status(const wire::RequestId& request, const wire::
     };
     if (const auto at = gatherings_.find(key); at != gatherings_.end())
         for (const auto& [arrival, entry] : at->second.entries) present(entry.open);
+    const size_t waiting = status.present.size();
     std::optional<Came> came;
     for_expired(key, [&](const wire::GroupOpen& expired) {
         if (status.present.size() >= expired.size) return;
@@ -211,7 +213,10 @@ wire::GroupStatus Directory::status(const wire::RequestId& request, const wire::
         if (status.present.size() > before) came->add(status.present.back());
     });
     if (asked != nullptr) status.others = others_of(*asked);
-    sort_by_rank(status.present);
+    status.gave_up = static_cast<uint32_t>(status.present.size() - waiting);
+    const std::span all(status.present);
+    sort_by_rank(all.first(waiting));
+    sort_by_rank(all.subspan(waiting));
     return status;
 }
 

@@ -79,19 +79,20 @@ RollCall roll_call(const wire::GroupOpen& open, const SharedList<uint32_t>& pare
                    const wire::GroupStatus& status,
                    const std::function<std::string(const NodeId&)>& name_of) {
     RollCall out;
-    out.came_count = status.present.size();
+    out.came_count = status.present.size() - std::min<size_t>(status.present.size(), status.gave_up);
     out.others = status.others;
     out.alone = true;
     std::vector<bool> there(open.size);
     const auto text_of = [&parent_ranks](uint32_t rank) {
         return "rank " + std::to_string(rank < parent_ranks.size() ? parent_ranks[rank] : rank);
     };
-    for (const wire::GroupMemberRecord& member : status.present) {
+    for (size_t i = 0; i < status.present.size(); ++i) {
+        const wire::GroupMemberRecord& member = status.present[i];
         const bool has_rank = member.rank < open.size;
         if (has_rank) there[member.rank] = true;
         out.automatic |= !has_rank;
         out.alone &= member.node == open.id.origin;
-        add(out.came, [&] {
+        add(i < out.came_count ? out.came : out.gave_up, [&] {
             return (has_rank ? text_of(member.rank) : "automatic rank") + " (pid " +
                    std::to_string(member.pid) + " on node " + name_of(member.node) + ")";
         });
@@ -100,6 +101,8 @@ RollCall roll_call(const wire::GroupOpen& open, const SharedList<uint32_t>& pare
         if (!there[rank]) add(out.missing, [&] { return text_of(rank); });
     if (!out.automatic && out.missing.count > 0)
         out.first_missing = std::ranges::find(there, false) - there.begin();
+    else if (!out.automatic && out.gave_up.count > 0)
+        out.first_missing = status.present[out.came_count].rank;
     return out;
 }
 
@@ -119,18 +122,29 @@ Error group_incomplete(const Unfilled& unfilled, const RollCall* roll,
     if (!roll) {
         error.text += "the node that collects its ranks did not report the arrived ones. " + advice(unfilled);
     } else {
-        const size_t count = open.size - std::min<size_t>(open.size, roll->came_count);
-        const std::string rest = count == 0 ? "" : ". " + hint(unfilled, *roll, name_of) + advice(unfilled);
+        const size_t gone = roll->gave_up.count;
+        const size_t count = open.size - std::min<size_t>(open.size, roll->came_count + gone);
+        const bool all_there = count + gone == 0;
+        const std::string rest =
+            all_there ? "" : ". " + (count == 0 ? "" : hint(unfilled, *roll, name_of)) + advice(unfilled);
+        const std::string gave_up = gone == 0 ? "" : "; " + std::to_string(gone) + " gave up before";
         const size_t besides = error.text.size() + rest.size() + trouble.size() + room_of_count +
-                               (has_parent ? room_of_parent : 0);
-        error.text += count == 0        ? "nobody is missing, but it could not be formed"
+                               gave_up.size() + (has_parent ? room_of_parent : 0);
+        error.text += all_there         ? "nobody is missing, but it could not be formed"
+                      : count == 0      ? "its ranks were not there at the same time"
                       : roll->automatic ? "missing: " + std::to_string(count) + " of any rank"
                                         : "missing: " + missing_text(roll->missing, besides);
         error.text += rest;
-        error.text += (count != 0 ? ". " : "; ") + std::to_string(roll->came_count) + " came";
-        const size_t taken = error.text.size() + 2 + trouble.size() + (has_parent ? room_of_parent : 0);
-        const std::string came = roll->came.text(room_of_text - std::min(room_of_text, taken));
-        if (!came.empty()) error.text += ": " + came;
+        const auto list = [&](const Listing& listing, size_t kept) {
+            const size_t taken =
+                error.text.size() + 2 + kept + trouble.size() + (has_parent ? room_of_parent : 0);
+            const std::string listed = listing.text(room_of_text - std::min(room_of_text, taken));
+            if (!listed.empty()) error.text += ": " + listed;
+        };
+        error.text += (all_there ? "; " : ". ") + std::to_string(roll->came_count) + " came";
+        list(roll->came, gave_up.size());
+        error.text += gave_up;
+        if (gone > 0) list(roll->gave_up, 0);
         error.rank = roll->first_missing;
     }
     error.text += trouble;

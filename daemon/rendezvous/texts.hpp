@@ -35,12 +35,12 @@ struct Listing {
 // Who came to a group, of a leader's report: what the texts of all its opens say of it. It is as short as a
 // text, however many came.
 struct RollCall {
-    size_t came_count = 0;
-    Listing came, missing;
-    int64_t first_missing = -1;
-    bool automatic = false;  // ranks are given when all have come
-    bool alone = false;      // all that came are of the open's node
-    uint32_t others = 0;     // opens of this name with another key
+    size_t came_count = 0;           // and wait
+    Listing came, gave_up, missing;  // those that gave up shortly before are in no other one
+    int64_t first_missing = -1;      // or, where none is missing, that gave up
+    bool automatic = false;          // ranks are given when all have come
+    bool alone = false;              // all that came are of the open's node
+    uint32_t others = 0;             // opens of this name with another key
 };
 // `open`: one of this node. `parent_ranks`: what the texts call its ranks; empty: as they are.
 RollCall roll_call(const wire::GroupOpen& open, const SharedList<uint32_t>& parent_ranks,

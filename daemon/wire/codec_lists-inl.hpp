@@ -127,4 +127,5 @@ NEXAR_FIELDS(CreateAnswer, NEXAR_FIELD(group, Group), NEXAR_FIELD(epoch, Epoch),
 NEXAR_FIELDS(GroupStatusRequest, NEXAR_FIELD(id, Id), NEXAR_FIELD(key, Key, FixedBytes{"key"}));
 NEXAR_FIELDS(GroupStatus, NEXAR_FIELD(id, Id), NEXAR_FIELD(size, Size, bounded("group size", ranks_max)),
              NEXAR_FIELD(present, Present, MemberTable{}), NEXAR_FIELD(others, Others),
+             NEXAR_FIELD(gave_up, GaveUp),
              Rule{[](Decoder& d, const T& status) { check_present(d, status.present); }});

@@ -197,6 +197,7 @@ struct GroupStatus {
     uint32_t size = 0;
     std::vector<GroupMemberRecord> present;  // rank UINT32_MAX: automatic, not yet given
     uint32_t others = 0;                     // opens of the same name and opener's mark with another key
+    uint32_t gave_up = 0;  // of `present` the last ones, whose deadlines have passed; those before them wait
 };
 
 // ---- Groups at work (docs/protocol/failure.md) ----

@@ -181,7 +181,8 @@ TEST_CASE("an open that comes after a report has one of its own", "[rendezvous][
         failed = node.end_due(node.now);
     }
     REQUIRE(has(failed, second));
-    CHECK(failed[0].error.text.contains("3 came: rank 0"));
+    CHECK(failed[0].error.text.contains(leads ? "2 came: rank 1" : "3 came: rank 0"));
+    CHECK(failed[0].error.text.contains("1 gave up before: rank 0") == leads);
     node.machine.check_invariants();
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
+#include <utility>
 
 #include "cluster.hpp"
 
@@ -354,6 +355,27 @@ TEST_CASE("a group that never fills fails at the deadline, naming who came and w
         }
         CHECK(says(*cluster.openers()[0].failed,
                    "2 came: rank 0 (pid 1 on node host0), rank 2 (pid 2 on node host"));
+    }
+}
+
+TEST_CASE("an open that gave up shortly before is not counted among those that came", "[rendezvous][R11]") {
+    for (const auto& [nodes, automatic] : {std::pair(1u, false), std::pair(3u, false), std::pair(3u, true)}) {
+        Cluster cluster(nodes, 3);
+        cluster.open(0, "train", 2, automatic ? -1 : 0, ms(1000));
+        cluster.run(ms(1200));
+        cluster.open(nodes - 1, "train", 2, automatic ? -1 : 1, ms(800));
+        cluster.open(nodes - 1, "other", 3, automatic ? -1 : 1, ms(900));
+        cluster.run(ms(1200));
+        const auto& failed = cluster.openers()[1].failed;
+        REQUIRE(failed);
+        CAPTURE(failed->text, nodes, automatic);
+        const std::string who = automatic ? "automatic rank" : "rank 0";
+        CHECK(says(*failed, "after 800 ms: its ranks were not there at the same time. "));
+        CHECK(says(*failed, ". 1 came: "));
+        CHECK(says(*failed, "; 1 gave up before: " + who + " (pid 1 on node host0)"));
+        CHECK(failed->rank == (automatic ? -1 : 0));
+        CHECK(says(*cluster.openers()[2].failed, ". 1 came: "));
+        CHECK(!says(*cluster.openers()[2].failed, "gave up"));
     }
 }
 

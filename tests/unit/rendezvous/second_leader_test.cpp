@@ -99,7 +99,11 @@ TEST_CASE("leaders that come to reach each other are one, and what waits with th
         cluster.run(ms(5000));
         for (const unsigned node : {2u, 3u}) cluster.open(node, "train", 4, node, ms(1000));
         cluster.run(ms(2000));
-        for (const size_t opener : {4u, 5u}) CHECK(says(*cluster.openers()[opener].failed, "2 came"));
+        for (const size_t opener : {4u, 5u}) {  // one may have given up a moment before the other
+            const Error& error = *cluster.openers()[opener].failed;
+            CHECK((says(error, ". 2 came: ") ||
+                   (says(error, ". 1 came: ") && says(error, "; 1 gave up before"))));
+        }
     }
 }
 

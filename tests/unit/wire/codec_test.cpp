@@ -95,8 +95,8 @@ struct Same {
     }
     bool operator()(const GroupStatus& a, const GroupStatus& b) const {
         auto tie = [](const GroupStatus& m) {
-            const auto& [id, size, present, others] = m;
-            return std::tuple(id, size, members(present), others);
+            const auto& [id, size, present, others, gave_up] = m;
+            return std::tuple(id, size, members(present), others, gave_up);
         };
         return tie(a) == tie(b);
     }

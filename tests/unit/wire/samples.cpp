@@ -105,7 +105,7 @@ void add_rendezvous_messages(Distinct& d, std::vector<Message>& out) {
     out.push_back(GroupCommit{d.group(), {d.bytes<32>(), d.bytes<32>()}});
     out.push_back(GroupRefused{d.request(), d.group(), d.error(Errc::rank_clash)});
     out.push_back(GroupStatusRequest{d.request(), d.bytes<32>()});
-    out.push_back(GroupStatus{d.request(), d.rank(), d.members(true), d.rank()});
+    out.push_back(GroupStatus{d.request(), d.rank(), d.members(true), d.rank(), d.rank()});
     out.push_back(GroupQuery{d.group()});
     out.push_back(GroupUnlisted{d.request()});
     out.push_back(GroupLeader{d.node()});
