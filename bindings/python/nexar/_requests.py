@@ -410,7 +410,7 @@ class Reader:
     def __init__(self, connection: Any, loop: asyncio.AbstractEventLoop) -> None:
         self._connection, self._loop = connection, loop
         self._awaited: dict[Request, int] = {}  # by how many futures
-        # Whose futures are gone, and whose callbacks wait. Whoever holds them, it is not this.
+        # Whose futures are gone, and whose callbacks wait: the program holds them, or nobody does.
         self._called: weakref.WeakSet[Request] = weakref.WeakSet()
         self._timer: asyncio.TimerHandle | None = None
 
