@@ -4,6 +4,7 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
+#include <functional>
 #include <set>
 
 #include "program.hpp"
@@ -120,23 +121,45 @@ void add_reductions(Program& program, Dtype dtype, ReduceOp op, uint64_t count, 
             program.add(words(kind, dtype, op, count, partials, 3), in_place);
 }
 
-// Of all results, in the order of calls and ranks.
-uint64_t hash_of(const Program& program) {
+// Of a step's results, in the order of ranks.
+uint64_t hash_of(const Step& step) {
     uint64_t hash = 0xcbf29ce484222325;
-    for (const Step& step : program.steps)
-        for (uint32_t rank = 0; rank < program.group.size(); ++rank) {
-            if (step.words.kind == OpKind::reduce && rank != step.words.root) continue;
-            for (const std::byte byte : step.calls[rank]->out_at_end)
-                hash = (hash ^ std::to_integer<uint64_t>(byte)) * 0x100000001b3;
-        }
+    for (uint32_t rank = 0; rank < step.calls.size(); ++rank) {
+        if (step.words.kind == OpKind::reduce && rank != step.words.root) continue;
+        for (const std::byte byte : step.calls[rank]->out_at_end)
+            hash = (hash ^ std::to_integer<uint64_t>(byte)) * 0x100000001b3;
+    }
     return hash;
 }
 
-uint64_t hash_of_program(const std::vector<uint32_t>& placement, uint32_t chunk) {
+// Of all results, in the order of calls and ranks.
+std::vector<uint64_t> hashes_of(const Program& program) {
+    std::vector<uint64_t> out;
+    for (const Step& step : program.steps) out.push_back(hash_of(step));
+    return out;
+}
+
+// With every set of instructions, on every placement, in chunks of every size.
+void everywhere(const std::function<void(const std::vector<uint32_t>& placement, uint32_t chunk)>& run) {
+    for (const reduce::Kernels* kernels : reduce::usable_kernels())
+        for (const std::vector<uint32_t>& placement : placements())
+            for (const uint32_t chunk : {64u, 192u, 4096u}) {
+                CAPTURE(kernels->target, placement, chunk);
+                reduce::choose_kernels_for_test(kernels);
+                run(placement, chunk);
+            }
+    reduce::choose_kernels_for_test(nullptr);
+}
+
+ClusterShape shape_with(uint32_t chunk) {
     ClusterShape shape;
     shape.nodes = 5;
     shape.plan = {1, 256, 64, chunk, 4096, 3};
-    Cluster cluster(chunk, shape);
+    return shape;
+}
+
+std::vector<uint64_t> hashes_of_program(const std::vector<uint32_t>& placement, uint32_t chunk) {
+    Cluster cluster(chunk, shape_with(chunk));
     Program program(cluster, cluster.make_group(placement));
     if (chunk == 192) program.stage(2);
     add_reductions(program, Dtype::f32, ReduceOp::sum, 901, Partials::tree);
@@ -148,7 +171,7 @@ uint64_t hash_of_program(const std::vector<uint32_t>& placement, uint32_t chunk)
     expect_right(cluster, program);
     expect_tree(program);
     expect_predicted(cluster, program, 5);
-    return hash_of(program);
+    return hashes_of(program);
 }
 
 }  // namespace
@@ -157,16 +180,56 @@ TEST_CASE(
     "deterministic reductions are the tree over the ranks on every placement and chunk size, with every set "
     "of "
     "instructions, and bytes [Z1][Z5]") {
-    std::set<uint64_t> hashes;  // one: the same bits everywhere
-    for (const reduce::Kernels* kernels : reduce::usable_kernels())
-        for (const std::vector<uint32_t>& placement : placements())
-            for (const uint32_t chunk : {64u, 192u, 4096u}) {
-                CAPTURE(kernels->target, placement, chunk);
-                reduce::choose_kernels_for_test(kernels);
-                hashes.insert(hash_of_program(placement, chunk));
-            }
-    reduce::choose_kernels_for_test(nullptr);
+    std::set<std::vector<uint64_t>> hashes;  // one: the same bits everywhere
+    everywhere([&](const std::vector<uint32_t>& placement, uint32_t chunk) {
+        hashes.insert(hashes_of_program(placement, chunk));
+    });
     REQUIRE(hashes.size() == 1);
+}
+
+// An all_reduce of each type with each reduction that it has, and where the order matters one more kind.
+TEST_CASE(
+    "in deterministic groups every type and reduction has the same bits on every placement and chunk size, "
+    "with every set of instructions [Z1]") {
+    std::vector<OpDescriptor> all;
+    const auto add = [&](OpKind kind, Dtype dtype, ReduceOp op) {
+        const Partials partials =
+            partials_of(row_of(kind), uint64_t(dtype), uint64_t(op), flag_deterministic);
+        // More bytes than small operations have, which are 256 here, in several chunks but of the largest
+        // size.
+        all.push_back(words(kind, dtype, op, 600 / reduce::size_of(dtype) + 1, partials, 3));
+    };
+    size_t pairs = 0, in_order = 0;
+    for (int d = 0; d < reduce::dtype_count; ++d)
+        for (int o = 0; o < reduce::reduce_op_count; ++o) {
+            if (!Reference::may(OpKind::all_reduce, Dtype(d), ReduceOp(o))) continue;
+            add(OpKind::all_reduce, Dtype(d), ReduceOp(o));
+            ++pairs;
+            if (all.back().partials == Partials::tree)
+                add(reducing[1 + ++in_order % 3], Dtype(d), ReduceOp(o));
+        }
+    REQUIRE(in_order == 24);
+    REQUIRE(pairs >= 148);
+    std::vector<uint64_t> first;
+    everywhere([&](const std::vector<uint32_t>& placement, uint32_t chunk) {
+        Cluster cluster(chunk, shape_with(chunk));
+        Program program(cluster, cluster.make_group(placement));
+        for (const OpDescriptor& each : all) program.add(each, program.steps.size() % 4 < 2);
+
+        program.start(20us, 3);
+
+        REQUIRE(cluster.run());
+        cluster.check();
+        const std::vector<uint64_t> hashes = hashes_of(program);
+        if (first.empty()) {  // then so are all that have the same bits
+            REQUIRE(program.wrong() == "");
+            first = hashes;
+        }
+        for (size_t i = 0; i < all.size(); ++i) {
+            CAPTURE(all[i].text());
+            REQUIRE(hashes[i] == first[i]);
+        }
+    });
 }
 
 TEST_CASE("deterministic reductions of every float and reduction, with every set of instructions [Z1]") {

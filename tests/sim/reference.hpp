@@ -76,7 +76,9 @@ struct Reference {
         return d == Dtype::f32 || d == Dtype::f64 || d == Dtype::f16 || d == Dtype::bf16 || is_f8(d);
     }
     static bool is_f8(Dtype d) { return d == Dtype::f8e4m3fn || d == Dtype::f8e5m2; }
-    static bool is_pair(Dtype d) { return d == Dtype::f32_i32 || d == Dtype::i32_i32; }
+    static bool is_pair(Dtype d) { return d == Dtype::f32_i32 || d == Dtype::i32_i32 || is_wide_pair(d); }
+    static bool is_wide_pair(Dtype d) { return d == Dtype::f64_i64 || d == Dtype::i64_i64; }
+    static bool is_float_pair(Dtype d) { return d == Dtype::f32_i32 || d == Dtype::f64_i64; }
     // Of those whose elements have at most 8 bytes, a type and one of its reductions.
     static void draw(Random& random, OpDescriptor& d) {
         do {
@@ -162,10 +164,25 @@ struct Reference {
         }
     }
 
+    // Of 16 bytes: as the pair of half its width that has the same numbers; all ones: none has.
     static uint64_t load(const std::byte* p, Dtype d) {
         uint64_t v = 0;
+        if (is_wide_pair(d)) {
+            std::memcpy(&v, p, sizeof v);
+            int64_t index = 0;
+            std::memcpy(&index, p + sizeof v, sizeof index);
+            const uint32_t low = d == Dtype::f64_i64
+                                     ? std::bit_cast<uint32_t>(static_cast<float>(std::bit_cast<double>(v)))
+                                     : static_cast<uint32_t>(v);
+            const bool fits = index == static_cast<int32_t>(index) && wide_value(low, d) == v;
+            return fits ? static_cast<uint64_t>(index) << 32 | low : ~uint64_t{0};
+        }
         std::memcpy(&v, p, width(d));
         return v;
+    }
+    static uint64_t wide_value(uint32_t low, Dtype d) {
+        if (d == Dtype::f64_i64) return std::bit_cast<uint64_t>(double{std::bit_cast<float>(low)});
+        return static_cast<uint64_t>(int64_t{static_cast<int32_t>(low)});
     }
     static int64_t as_signed(uint64_t v, Dtype d) {
         const int shift = 64 - 8 * static_cast<int>(width(d));
@@ -218,8 +235,10 @@ struct Reference {
                 return bits % 4;
             // Few values, so that the index decides.
             case Dtype::f32_i32:
+            case Dtype::f64_i64:  // as load() gives it
                 return uint64_t{rank} << 32 | std::bit_cast<uint32_t>(static_cast<float>(bits % 3) - 1);
             case Dtype::i32_i32:
+            case Dtype::i64_i64:
                 return uint64_t{rank} << 32 | (bits % 3 - 1 & 0xffff'ffff);
             default:
                 return width(d) == 8 ? bits : bits & ((uint64_t{1} << (8 * width(d))) - 1);
@@ -229,7 +248,8 @@ struct Reference {
         std::vector<std::byte> out(count * width(d));
         for (uint64_t i = 0; i < count; ++i) {
             const uint64_t v = element(salt, rank, i, d);
-            std::memcpy(out.data() + i * width(d), &v, width(d));
+            const uint64_t wide[] = {wide_value(static_cast<uint32_t>(v), d), v >> 32};
+            std::memcpy(out.data() + i * width(d), is_wide_pair(d) ? wide : &v, width(d));
         }
         return out;
     }
@@ -257,8 +277,8 @@ struct Reference {
     static uint64_t reduced_pair(uint64_t salt, uint32_t size, uint64_t i, Dtype d, ReduceOp op) {
         const auto value = [d](uint64_t v) {
             const auto low = static_cast<uint32_t>(v);
-            return d == Dtype::f32_i32 ? double{std::bit_cast<float>(low)}
-                                       : static_cast<double>(static_cast<int32_t>(low));
+            return is_float_pair(d) ? double{std::bit_cast<float>(low)}
+                                    : static_cast<double>(static_cast<int32_t>(low));
         };
         uint64_t best = element(salt, 0, i, d);
         for (uint32_t r = 1; r < size; ++r) {
