@@ -263,6 +263,12 @@ bool Member::read_shards(Time now) {
                 engine_->on_mesh_event(now, *mesh);
             } else if (auto* bulk = std::get_if<connections::BulkState>(&*event)) {
                 on_bulk(now, i, *bulk);
+            } else if (auto* pause = std::get_if<shards::AcceptPause>(&*event)) {
+                if (pause->begins)
+                    needs_.log.warn("tcp_accept_paused",
+                                    {field("shard", i), field("reason", "no descriptor or memory is left")});
+                else
+                    needs_.log.info("tcp_accept_resumed", {field("shard", i)});
             }
         }
     }

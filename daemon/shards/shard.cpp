@@ -130,6 +130,7 @@ size_t Shard::Thread::drain_events(Time now) {
         port_->endpoint().on_unreachable(now, *address);  // [P11]
     connections_.on_time(now);
     while (auto state = connections_.poll_event()) push(std::move(*state));
+    if (const auto pause = tcp_ ? tcp_->poll_accept_pause() : std::nullopt) push(AcceptPause{*pause});
     mesh_.flush();
     while (auto event = mesh_.poll_event()) {
         if (event->kind == link::MeshEvent::Kind::peer_garbage)

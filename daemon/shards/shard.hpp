@@ -67,7 +67,11 @@ struct AskPeers {};  // which connections work: BulkConnections::ask_all()
 using Command = std::variant<std::monostate, connections::KnownPeer, DropPeer, link::Batch, Withdraw, Retract,
                              ForgetGroup, UseIdentity, UseAttachKey, AskPeers>;
 
-using Event = std::variant<std::monostate, link::MeshEvent, connections::BulkState>;
+// Newcomers over TCP wait, as no descriptor is left for them; or they are accepted again.
+struct AcceptPause {
+    bool begins;
+};
+using Event = std::variant<std::monostate, link::MeshEvent, connections::BulkState, AcceptPause>;
 
 class Shard {
   public:

@@ -116,9 +116,7 @@ Result<> TcpCarrier::start(const quic::Identity& identity) {
     NEXAR_TRY(listener_, TcpListener::open(options_.listen));
     epoll_ = ::epoll_create1(EPOLL_CLOEXEC);
     if (epoll_ < 0) return fail(Errc::io, "epoll: no descriptor is left");
-    epoll_event event{EPOLLIN, {.u64 = listener_id}};
-    if (::epoll_ctl(epoll_, EPOLL_CTL_ADD, listener_->fd(), &event) != 0)
-        return fail(Errc::io, "epoll: the kernel has no room for the listener");
+    if (!watch_listener()) return fail(Errc::io, "epoll: the kernel has no room for the listener");
     return {};
 }
 
@@ -197,20 +195,29 @@ Result<connections::ConnectionId> TcpCarrier::dial(Time now, const std::string& 
 void TcpCarrier::accept(Time now) {
     for (size_t i = 0; i < accepts_per_turn; ++i) {
         auto accepted = listener_->accept();
-        if (!accepted && listener_->is_short()) {  // it stays readable, and must not keep the thread awake
-            accept_at_ = now + accept_pause;
-            watch_listener(false);
-        }
+        if (!accepted && listener_->is_short()) pause_accepting(now);
         if (!accepted) return;
+        if (std::exchange(pause_reported_, false)) accept_news_ = false;
         if (const auto evicted = half_open_.add(now, next_id_, accepted->remote))
             if (Conn* victim = find(*evicted)) drop(*victim);
         watch(add(std::move(accepted->socket), accepted->remote));
     }
 }
 
-bool TcpCarrier::watch_listener(bool on) {
-    epoll_event event{on ? EPOLLIN : 0u, {.u64 = listener_id}};
-    return ::epoll_ctl(epoll_, EPOLL_CTL_MOD, listener_->fd(), &event) == 0;
+bool TcpCarrier::watch_listener() {
+    epoll_event event{EPOLLIN, {.u64 = listener_id}};
+    return ::epoll_ctl(epoll_, EPOLL_CTL_ADD, listener_->fd(), &event) == 0;
+}
+
+// The listener stays readable, and must not keep the thread awake. To be watched no more takes no memory, as
+// another set of events might.
+void TcpCarrier::pause_accepting(Time now) {
+    accept_at_ = now + accept_pause;
+    ::epoll_ctl(epoll_, EPOLL_CTL_DEL, listener_->fd(), nullptr);
+    if (pause_reported_ || now < report_at_) return;
+    report_at_ = now + accept_report_interval;
+    pause_reported_ = true;
+    accept_news_ = true;
 }
 
 // The first byte distinguishes TLS (0x16) from the plain kind; what is neither fails in either.
@@ -456,7 +463,7 @@ void TcpCarrier::on_time(Time now) {
             conn->is_full = false;
             touch(*conn);
         }
-    if (accept_at_ <= now) accept_at_ = watch_listener(true) ? never : now + accept_pause;
+    if (accept_at_ <= now) accept_at_ = watch_listener() ? never : now + accept_pause;
     if (certificates_at_ <= now) end_old_certificates(now);
 }
 

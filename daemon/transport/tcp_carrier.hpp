@@ -10,7 +10,9 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "connections/carrier.hpp"
@@ -28,6 +30,7 @@ class TcpCarrier final : public connections::Carrier, private tcp::KeyRing {
     static constexpr size_t lingering_max = 64;
     static constexpr Duration linger{500'000'000};
     static constexpr Duration accept_pause{200'000'000};  // when there is no descriptor for a newcomer
+    static constexpr Duration accept_report_interval{60'000'000'000};
     static constexpr Duration short_pause{5'000'000};     // when the kernel has no memory for what is sent
     static constexpr Duration rate_interval{10'000'000};  // between looks at a sender's rate
     static constexpr uint64_t direct_from = 512 * 1024;   // bytes that leave in 5 ms: 100 MB/s
@@ -65,6 +68,9 @@ class TcpCarrier final : public connections::Carrier, private tcp::KeyRing {
     bool receive(Time now, connections::CarrierEvents& events);
     bool flush(Time now, connections::CarrierEvents& events);
     void close_all(uint64_t code, const std::string& reason);
+    // News for the log, at most two in accept_report_interval. True: newcomers wait, as no descriptor is left
+    // for them; false: they are accepted again.
+    std::optional<bool> poll_accept_pause() { return std::exchange(accept_news_, std::nullopt); }
     Time wake_at() const;
 
   private:
@@ -81,7 +87,8 @@ class TcpCarrier final : public connections::Carrier, private tcp::KeyRing {
     void touch(Conn& conn);
     void read_again(Conn& conn);
     void accept(Time now);
-    bool watch_listener(bool on);  // false: the kernel has no memory for it
+    bool watch_listener();  // false: the kernel has no memory for it
+    void pause_accepting(Time now);
     void begin(Conn& conn);
     void on_ready(Time now, uint64_t id, uint32_t ready, connections::CarrierEvents& events);
     void read(Time now, Conn& conn, connections::CarrierEvents& events);
@@ -112,7 +119,10 @@ class TcpCarrier final : public connections::Carrier, private tcp::KeyRing {
     std::vector<uint64_t> unread_;                     // may have more that the kernel does not report again
     std::vector<uint64_t> touched_;                    // have something to send, or have ended
     std::set<std::pair<Time, uint64_t>> acks_;
-    Time accept_at_ = never;        // the listener is not watched until then; never: it is
+    Time accept_at_ = never;       // the listener is not watched until then; never: it is
+    bool pause_reported_ = false;  // and no newcomer was accepted since
+    Time report_at_{};             // the next pause is reported from then on
+    std::optional<bool> accept_news_;
     Time certificates_at_ = never;  // when the next certificate that a peer showed expires
 };
 

@@ -252,7 +252,8 @@ def resident_megabytes(node):
 
 
 def test_a_daemon_without_descriptors_goes_on_and_serves_newcomers_again(cluster):
-    """[B5] [B9] RLIMIT_NOFILE is what it has: newcomers wait, what stands goes on, the log does not grow, the loop sleeps."""
+    """[B5] [B9] RLIMIT_NOFILE is what it has: newcomers wait, what stands goes on, the log says so once, the loop sleeps."""
+    since = len(target(cluster).log())
     with unharmed(cluster, seconds=4) as node:
         soft, hard = resource.prlimit(node.pid, resource.RLIMIT_NOFILE)
         # Its ranks' sessions have been made.
@@ -264,8 +265,10 @@ def test_a_daemon_without_descriptors_goes_on_and_serves_newcomers_again(cluster
             time.sleep(1)  # sleep: the time over which it is measured
             assert node.alive()
             print(f"        {node.cpu_seconds() - used:.2f} s of a processor in a second beside an honest job", flush=True)
+            equal(node.log()[since:].count("tcp_accept_paused"), 1, "lines about it")
         finally:
             resource.prlimit(node.pid, resource.RLIMIT_NOFILE, (soft, hard))
+        eventually(lambda: "tcp_accept_resumed" in node.log()[since:], "newcomers to be accepted again", 10)
         for s in held:
             s.close()
 

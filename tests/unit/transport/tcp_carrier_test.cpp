@@ -1,7 +1,9 @@
 // The TCP carrier over real sockets on loopback: attach, bytes, and what the kernel refuses.
 #include "transport/tcp_carrier.hpp"
 
+#include <poll.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -23,6 +25,8 @@ namespace {
 
 // The next change of what epoll watches at a descriptor that is watched already finds no memory.
 bool refuse_next_change = false;
+// The same of the next descriptor that is to be watched.
+bool refuse_next_watch = false;
 
 const test::CertificateAuthority& authority() {
     static const test::CertificateAuthority made("root");
@@ -113,10 +117,28 @@ Duration introducing(TcpCarrier& carrier) {
     return least;
 }
 
+// While it exists the process gets no further descriptor.
+struct NoDescriptors {
+    NoDescriptors() {
+        REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
+        const rlimit few{3, before.rlim_max};
+        REQUIRE(::setrlimit(RLIMIT_NOFILE, &few) == 0);
+    }
+    ~NoDescriptors() { ::setrlimit(RLIMIT_NOFILE, &before); }
+    NoDescriptors(const NoDescriptors&) = delete;
+    rlimit before{};
+};
+
+bool keeps_awake(const TcpCarrier& carrier) {
+    pollfd sockets{carrier.fd(), POLLIN, 0};
+    return ::poll(&sockets, 1, 0) != 0 || carrier.wake_at() <= loop::Loop::now();
+}
+
 }  // namespace
 
 extern "C" int epoll_ctl(int epoll, int op, int fd, struct epoll_event* event) noexcept {
-    if (op == EPOLL_CTL_MOD && std::exchange(refuse_next_change, false)) {
+    if ((op == EPOLL_CTL_MOD && std::exchange(refuse_next_change, false)) ||
+        (op == EPOLL_CTL_ADD && std::exchange(refuse_next_watch, false))) {
         errno = ENOMEM;
         return -1;
     }
@@ -187,4 +209,33 @@ TEST_CASE("a close reaches a peer that sends without end", "[transport][B10]") {
         return !two.b.closed.empty();
     }));
     CHECK(two.b.closed.front() == "closed by the peer: kept another");
+}
+
+TEST_CASE("without descriptors a newcomer waits, which keeps nobody awake and is said once",
+          "[transport][B5]") {
+    Two two;
+    two.introduce_at_a();
+    two.introduce_at_b();
+    two.dial();
+    {
+        const NoDescriptors none;
+        std::optional<bool> news;
+        REQUIRE(two.run([&] { return (news = two.b.carrier->poll_accept_pause()).has_value(); }));
+        CHECK(*news);
+        CHECK_FALSE(two.b.carrier->receive(loop::Loop::now(), two.b));
+        CHECK_FALSE(keeps_awake(*two.b.carrier));
+        const auto dialled = two.a.carrier->dial(loop::Loop::now(), two.b.address, two.b.leaf.id);
+        REQUIRE_FALSE(dialled);
+        CHECK(dialled.error().code == Errc::io);
+        // It looks again, in vain, and then there is no memory for the next look.
+        const Time before = two.b.carrier->wake_at();
+        REQUIRE(two.run([&] { return two.b.carrier->wake_at() > before; }));
+        refuse_next_watch = true;
+        REQUIRE(two.run([&] { return !refuse_next_watch; }));
+        CHECK_FALSE(keeps_awake(*two.b.carrier));
+        CHECK_FALSE(two.b.carrier->poll_accept_pause());
+        CHECK(two.b.open.empty());
+    }
+    REQUIRE(two.run([&] { return two.a.open.size() == 1 && two.b.open.size() == 1; }));
+    CHECK(two.b.carrier->poll_accept_pause() == false);
 }
