@@ -223,6 +223,7 @@ class Ends(OverFake):
             return both
 
         for blocking, start in ((lambda: self.group.split(0), lambda: self.group.split_start(0)), (self.group.dup, self.group.dup_start),
+                                (lambda: self.group.create([1, 0]), lambda: self.group.create_start([1, 0])),
                                 (lambda: self.session.group("other"), lambda: self.session.group_start("other"))):
             for call, again in ((blocking, False), (begins(start), False), (begins(start), True)):
                 for at in places(call):
