@@ -87,7 +87,7 @@ test_handshakes_of_every_kind_harm_nobody = against("handshakes")
 
 
 def test_harm_while_shards_move_the_attackers_bulk_harms_nobody(cluster):
-    """[K35] Its other session is node 3's. Who broke the protocol is told so; who asked for nonsense, in the slot."""
+    """[K35] Its other session is node 3's. A break of the protocol ends the session with its error; nonsense ends its slot with one."""
     node, since = cluster[2], len(cluster[2].log())
     os.environ["NEXAR_TEST_OTHER_SOCKET"] = str(cluster[3].socket)
     with unharmed(cluster, seconds=4, largest=1_000_000):

@@ -211,7 +211,7 @@ TEST_CASE("a close reaches a peer that sends without end", "[transport][B10]") {
     CHECK(two.b.closed.front() == "closed by the peer: kept another");
 }
 
-TEST_CASE("without descriptors a newcomer waits, which keeps nobody awake and is said once",
+TEST_CASE("without descriptors a newcomer waits, which keeps nobody awake and is reported once",
           "[transport][B5]") {
     Two two;
     two.introduce_at_a();
