@@ -11,7 +11,7 @@ using nexar::collectives::Kind;
 
 namespace {
 PlanQuestion question(uint64_t count, std::vector<uint32_t> node_of_rank) {
-    return {"all_reduce", {Kind::all_reduce, count, 4, 0}, std::move(node_of_rank), {}, {}};
+    return {"all_reduce", {Kind::all_reduce, count, 4, 0}, std::move(node_of_rank), {}, {}, {}};
 }
 }  // namespace
 
