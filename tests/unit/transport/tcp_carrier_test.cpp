@@ -227,7 +227,7 @@ TEST_CASE("without descriptors a newcomer waits, which keeps nobody awake and is
         const auto dialled = two.a.carrier->dial(loop::Loop::now(), two.b.address, two.b.leaf.id);
         REQUIRE_FALSE(dialled);
         CHECK(dialled.error().code == Errc::io);
-        // It looks again, in vain, and then there is no memory for the next look.
+        // It looks again without success, and then there is no memory for the next look.
         const Time before = two.b.carrier->wake_at();
         REQUIRE(two.run([&] { return two.b.carrier->wake_at() > before; }));
         refuse_next_watch = true;
