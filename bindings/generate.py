@@ -44,6 +44,7 @@ from typing import Any
 from . import _quick
 from ._arrays import ARRAYS, COPIED, Memory, Number, Values, copy_of
 from ._calls import Calls, as_given
+from ._library import Root, checked
 from ._requests import Persistent, Request
 from ._rows import ROWS
 
@@ -90,7 +91,7 @@ SHAPES = {
         "Returns out; None: values itself (in place).", sides("self.size", "self.size"), result=IN_PLACE),
     ("in_out", "same", "one", "one_at_root"): Shape(
         "The root gets out (None: values itself); the others get None, and their out is not looked at.",
-        sides(1, "int(root == self.rank)"), result=AT_ROOT.format(IN_PLACE)),
+        sides(1, IS_ROOT), result=AT_ROOT.format(IN_PLACE)),
     ("in_out", "block_of_out", "one", "all"): Shape(
         "Returns out: size * values.size elements (None: a new array of shape (size, *values.shape)). In place: values is "
         "out[rank * n:(rank + 1) * n].", sides(1, "self.size"), GIVEN_OUT, "{out}",
@@ -183,7 +184,10 @@ def methods(row):
     given = ", ".join(["self", "row", *("values" if n == "values" else f"{n}={n}" for n in names), *(f"{n}={n}" for n in options)])[len("self, row"):]
     raises = RAISES if names else RAISES_WITHOUT_MEMORY
     doc = " ".join(f"{row['summary']} {shape.returns} {raises}".split())
+    # What else may raise, as the truth of an array does, is compared below.
+    checks_root = "        root = root if type(root) is int else checked(Root, root)\n"
     out = signature(row["name"], takes, "Any") + filled(doc)
+    out += checks_root if rooted and shape.room else ""
     out += room_for(shape, "values")
     if shape.quick:
         out += wrapped(f"if {quick_when(shape, 'not self._dropped')}:\n")
@@ -193,6 +197,7 @@ def methods(row):
     out += signature(f"{row['name']}_start", takes, "Request") + f'        """Begins {row["name"]}: the Request\'s wait() returns what it returns."""\n'
     copies = bool(names) and row["memory"] != "data"
     memory = "given" if copies else "values"
+    out += checks_root if rooted and copies else ""
     if copies:
         looked_at = f"{IS_ROOT} and " if row["in"].endswith("_at_root") else ""
         out += wrapped(f"        given = copy_of(values) if {looked_at}type(values) not in ARRAYS and isinstance(values, COPIED) else values\n")

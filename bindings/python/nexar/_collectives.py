@@ -7,6 +7,7 @@ from typing import Any
 from . import _quick
 from ._arrays import ARRAYS, COPIED, Memory, Number, Values, copy_of
 from ._calls import Calls, as_given
+from ._library import Root, checked
 from ._requests import Persistent, Request
 from ._rows import ROWS
 
@@ -80,7 +81,7 @@ class Collectives(Calls):
         the others get None, and their out is not looked at. Raises ValueError for memory that does not fit, and
         nexar.Error."""
         if not self._dropped:
-            done = _quick.sides(2, self._gate, self._handle, values, out, op, scalar, root, 1, int(root == self.rank), timeout, match_id,
+            done = _quick.sides(2, self._gate, self._handle, values, out, op, scalar, root, 1, root == self.rank, timeout, match_id,
                 priority, flags, None)
             if done is not NotImplemented:
                 return done
@@ -91,11 +92,12 @@ class Collectives(Calls):
                      scalar: Number | None = None, timeout: float | None = None, match_id: int = 0, user_data: int = 0,
                      priority: int | None = None, flags: int = 0) -> Request:
         """Begins reduce: the Request's wait() returns what it returns."""
+        root = root if type(root) is int else checked(Root, root)
         given = copy_of(values) if type(values) not in ARRAYS and isinstance(values, COPIED) else values
         if (not self._dropped or self._may_start()):
             request = Request(self._connection, "reduce", self._weak, (self, given, out), (given if out is None else out) if root ==
                 self.rank else None, as_given if given is not values and out is None else None, user_data)
-            begun = _quick.sides(2, self._gate, self._handle, given, out, op, scalar, root, 1, int(root == self.rank), timeout, match_id,
+            begun = _quick.sides(2, self._gate, self._handle, given, out, op, scalar, root, 1, root == self.rank, timeout, match_id,
                 priority, flags, request)
             if begun is not NotImplemented:
                 return begun  # type: ignore[no-any-return]
@@ -253,6 +255,7 @@ class Collectives(Calls):
         (None: a new array of shape (size, *values.shape)); the others get None, and their out is not looked at. In
         place, at the root: values is out[root * n:(root + 1) * n]. Raises ValueError for memory that does not fit,
         and nexar.Error."""
+        root = root if type(root) is int else checked(Root, root)
         into = self._room(values, self.size) if out is None and root == self.rank else out
         if not self._dropped and (into is not None or root != self.rank):
             done = _quick.sides(9, self._gate, self._handle, values, into, None, None, root, 1, self.size * (root == self.rank), timeout,
@@ -265,6 +268,7 @@ class Collectives(Calls):
     def gather_start(self, values: Values, out: Memory | None = None, root: int = 0, *, timeout: float | None = None,
                      match_id: int = 0, user_data: int = 0, priority: int | None = None, flags: int = 0) -> Request:
         """Begins gather: the Request's wait() returns what it returns."""
+        root = root if type(root) is int else checked(Root, root)
         given = copy_of(values) if type(values) not in ARRAYS and isinstance(values, COPIED) else values
         into = self._room(given, self.size) if out is None and root == self.rank else out
         if (not self._dropped or self._may_start()) and (into is not None or root != self.rank):
@@ -290,6 +294,7 @@ class Collectives(Calls):
         elements (None: a new array of shape (n,)); the others must give it, and their values are not looked at (None
         will do). In place, at the root: out is values[root * n:(root + 1) * n]. Raises ValueError for memory that
         does not fit, and nexar.Error."""
+        root = root if type(root) is int else checked(Root, root)
         into = self._room(values, 0) if out is None and root == self.rank else out
         if not self._dropped and into is not None:
             done = _quick.sides(10, self._gate, self._handle, values, into, None, None, root, self.size * (root == self.rank), 1, timeout,
@@ -302,6 +307,7 @@ class Collectives(Calls):
     def scatter_start(self, values: Values, out: Memory | None = None, root: int = 0, *, timeout: float | None = None,
                       match_id: int = 0, user_data: int = 0, priority: int | None = None, flags: int = 0) -> Request:
         """Begins scatter: the Request's wait() returns what it returns."""
+        root = root if type(root) is int else checked(Root, root)
         given = copy_of(values) if root == self.rank and type(values) not in ARRAYS and isinstance(values, COPIED) else values
         into = self._room(given, 0) if out is None and root == self.rank else out
         if (not self._dropped or self._may_start()) and into is not None:
@@ -436,6 +442,7 @@ class Collectives(Calls):
         rank, the same list on all ranks. The root gets out: sum(counts) elements, the blocks one after the other
         (None: a new array of shape (sum(counts),)); the others get None, and their out is not looked at. In place, at
         the root: values is its part of out. Raises ValueError for memory that does not fit, and nexar.Error."""
+        root = root if type(root) is int else checked(Root, root)
         into = self._packed_room(values, counts) if out is None and root == self.rank else out
         if not self._dropped and (into is not None or root != self.rank):
             done = _quick.packed(14, self._gate, self._handle, values, into, counts, None, None, None, root, self.rank, self.size, 1, 2 *
@@ -449,6 +456,7 @@ class Collectives(Calls):
                       timeout: float | None = None, match_id: int = 0, user_data: int = 0, priority: int | None = None,
                       flags: int = 0) -> Request:
         """Begins gatherv: the Request's wait() returns what it returns."""
+        root = root if type(root) is int else checked(Root, root)
         given = copy_of(values) if type(values) not in ARRAYS and isinstance(values, COPIED) else values
         into = self._packed_room(given, counts) if out is None and root == self.rank else out
         if (not self._dropped or self._may_start()) and (into is not None or root != self.rank):
@@ -476,6 +484,7 @@ class Collectives(Calls):
         list on all ranks. Returns out: counts[rank] elements. At the root None is a new array; the others must give
         it, and their values are not looked at (None will do). In place, at the root: out is its part of values.
         Raises ValueError for memory that does not fit, and nexar.Error."""
+        root = root if type(root) is int else checked(Root, root)
         into = self._packed_room(values, counts, True) if out is None and root == self.rank else out
         if not self._dropped and into is not None:
             done = _quick.packed(15, self._gate, self._handle, values, into, counts, None, None, None, root, self.rank, self.size, 2 * (root
@@ -489,6 +498,7 @@ class Collectives(Calls):
                        timeout: float | None = None, match_id: int = 0, user_data: int = 0,
                        priority: int | None = None, flags: int = 0) -> Request:
         """Begins scatterv: the Request's wait() returns what it returns."""
+        root = root if type(root) is int else checked(Root, root)
         given = copy_of(values) if root == self.rank and type(values) not in ARRAYS and isinstance(values, COPIED) else values
         into = self._packed_room(given, counts, True) if out is None and root == self.rank else out
         if (not self._dropped or self._may_start()) and into is not None:

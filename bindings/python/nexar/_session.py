@@ -10,7 +10,7 @@ import operator
 import sys
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from ctypes import byref, c_char, c_int, c_uint64, c_void_p
 from types import TracebackType
 from typing import Any
@@ -243,12 +243,13 @@ class Session:
         pages where the system gives them."""
         connection, memory = self._open(), c_void_p()
         try:
-            dtype = np.dtype(dtype)
+            dtype = np.dtype("float32" if dtype is None else dtype)  # numpy's own float64 is not what None stands for here
         except (TypeError, ValueError):
             raise TypeError(f"dtype is {_library.shown(dtype)}; allowed: what numpy.dtype takes") from None
         if dtype.hasobject:
             raise ValueError(f"dtype is {dtype}, of Python objects, which only this process can reach: give another one")
-        nbytes = _elements_of(shape) * dtype.itemsize
+        sides = _sides_of(shape)
+        nbytes = math.prod(sides) * dtype.itemsize
         if nbytes >= 1 << 63:
             raise ValueError(f"shape is {_library.shown(shape)} of {dtype}: more bytes than 64 bits have; allowed: less than 2**63")
         array = c_char * nbytes  # what can fail comes before there is memory to lose
@@ -259,7 +260,10 @@ class Session:
         block = array.from_address(memory.value)
         # The array keeps the block. At the end of the process the library gives the memory back, not Python.
         weakref.finalize(block, _free_memory, connection, memory.value).atexit = False
-        return np.ndarray(shape, dtype, buffer=block)
+        try:
+            return np.ndarray(sides, dtype, buffer=block)
+        except ValueError as error:  # too many dimensions, or one that is too long beside one of 0
+            raise ValueError(f"shape is {_library.shown(shape)}, of which numpy makes no array ({error}); allowed: {_SHAPES}") from None
 
     def register_memfd(self, array: np.ndarray[Any, Any], fd: int, offset: int = 0) -> np.ndarray[Any, Any]:
         """Makes an array over a shared, writable mapping of the memfd `fd`, from `offset` bytes on, usable in place, where
@@ -304,16 +308,21 @@ def _ndarray(array: Any) -> np.ndarray[Any, Any]:
     return array
 
 
-def _elements_of(shape: Any) -> int:
-    allowed = "an integer of 0 or more, or a tuple of them"
-    sides = [shape] if np.ndim(shape) == 0 else _library.entries(shape, "shape", allowed)
+_SHAPES = "an integer of 0 or more, or a tuple of them"
+
+
+def _sides_of(shape: Any) -> list[int]:
+    listed = getattr(shape, "ndim", 0) == 1 or (isinstance(shape, Sequence) and not isinstance(shape, (str, bytes)))
+    given = list(shape) if listed else [shape]
     try:
-        sizes = list(map(operator.index, sides))
+        sides = list(map(operator.index, given))
     except TypeError:
-        raise TypeError(f"shape is {_library.shown(shape)}; allowed: {allowed}") from None
-    if min(sizes, default=0) < 0:
-        raise ValueError(f"shape is {_library.shown(shape)}; allowed: {allowed}")
-    return math.prod(sizes)
+        raise TypeError(f"shape is {_library.shown(shape)}; allowed: {_SHAPES}") from None
+    if bool in map(type, given):
+        raise TypeError(f"shape is {_library.shown(shape)}; allowed: {_SHAPES}")
+    if min(sides, default=0) < 0:
+        raise ValueError(f"shape is {_library.shown(shape)}; allowed: {_SHAPES}")
+    return sides
 
 
 def _opening(connection: _Connection, name: Any, size: Any, rank: Any, user_data: int = 0, _hidden: bool = False,

@@ -122,7 +122,7 @@ class Arguments(OverFake):
                     wrongs += [(name, wrong, shown) for name in ("counts", "send_counts", "receive_counts")
                                for wrong, shown in ((5, "5"), (None, "None"), ([1, 1], "2 entries"))]
                     wrongs += [(name, wrong, shown) for name in ("root",) for wrong, shown in (
-                        ("a", "'a'"), (None, "None"), (1.0, "1.0"), (-1, "-1"))]
+                        ("a", "'a'"), (None, "None"), (1.0, "1.0"), (-1, "-1"), (np.array([0, 1]), "array([0, 1])"))]
                     wrongs += [("op", wrong, repr(wrong)) for wrong in (None, ["sum"], 3, "mean")]
                     for name, wrong, shown in wrongs:
                         if name in given or (name == "op" and row.reduces):
@@ -174,7 +174,9 @@ class Arguments(OverFake):
         self.refuses("capacity", "'a'", self.session.poll, "a")
         self.refuses("capacity", "1.5", self.session.poll, 1.5)
         self.refuses("capacity", "-1", self.session.poll, -1)
-        for wrong, shown in (("a", "'a'"), (1.5, "1.5"), ((2, None), "(2, None)"), (-1, "-1"), ((-1, -1), "(-1, -1)")):
+        for wrong, shown in (("a", "'a'"), (1.5, "1.5"), ((2, None), "(2, None)"), (-1, "-1"), ((-1, -1), "(-1, -1)"),
+                             ([[1], [1, 2]], "[[1], [1, 2]]"), (np.array([[1, 2]]), "array([[1, 2]])"), (True, "True"), ((True, 2), "(True, 2)"),
+                             ((1,) * 65, "of type tuple")):
             self.refuses("shape", shown, self.session.alloc, wrong)
         self.refuses("dtype", "'float3'", self.session.alloc, 4, "float3")
         x = np.zeros(4)
