@@ -78,8 +78,8 @@ BY_NUMBER = {number: dtype for dtype, number in _plain.items()}
 
 def scalar_of(scalar: Any, dtype: np.dtype[Any] | int) -> Array:
     """premul_sum's factor, as the operation has it, of a dtype of numpy or a nexar_dtype. ValueError: not one number, or one that an
-    integer dtype lacks."""
-    given = _numbers(scalar, "scalar")
+    integer dtype lacks; OverflowError: an integer that int64 lacks."""
+    given = copy_of(scalar, "scalar")
     if given.size != 1:
         raise ValueError(f"scalar has {given.size} elements; allowed: one number")
     if given.dtype.kind not in "biufV":  # V: those of ml_dtypes
@@ -128,6 +128,8 @@ def new(shape: int | tuple[int, ...], dtype: int) -> Array:
         return np.empty(shape, _PAIRS.get(name, name))
     except TypeError:
         raise ValueError(f"numpy has no {name}: give out") from None
+    except ValueError as error:
+        raise ValueError(f"out is None, and numpy makes no array of shape {shape} and dtype {name} ({error}); allowed: what memory has") from None
 
 
 _PAIRS: dict[str, Any] = {f"{value}_{index}": [("value", value), ("index", index)] for value, index in (
@@ -193,7 +195,7 @@ def held(*memories: Any) -> list[Any]:
         if _has_buffer(memory):
             holders.append(memoryview(memory))
         elif hasattr(memory, "__dlpack__"):
-            holders.append(_capsule(memory)[0])
+            holders.append(_capsule(memory, "values")[0])  # which has given one before
     return holders
 
 
@@ -225,12 +227,12 @@ _pointer_of.argtypes, _pointer_of.restype = [ctypes.py_object, ctypes.c_char_p],
 
 def _tensor(values: Any, write: bool, name: str) -> Sides:
     """Of a tensor whose memory the caller keeps."""
-    _check_device(values)
+    _check_device(values, name)
     if write and getattr(values, "readonly", False):
         raise ValueError(f"{name} is read-only")
     if is_negated(values):
         raise ValueError(f"{name} has the negative bit set: use its resolve_neg()")
-    capsule, dtype = _capsule(values)
+    capsule, dtype = _capsule(values, name)
     tensor = _DLTensor.from_address(_pointer_of(capsule, b"dltensor"))
     shape = [tensor.shape[i] for i in range(tensor.ndim)]
     kind = _KINDS.get((tensor.code, tensor.bits)) if tensor.lanes == 1 else None
@@ -245,7 +247,7 @@ def _tensor(values: Any, write: bool, name: str) -> Sides:
     if step > 0 and not tensor.data:
         raise ValueError(f"{name} is a tensor without memory")
     if step > 0 and not shares(type(values)):
-        again, _ = _capsule(values)  # while the first one is there
+        again, _ = _capsule(values, name)  # while the first one is there
         if _DLTensor.from_address(_pointer_of(again, b"dltensor")).data != tensor.data:
             raise ValueError(f"{name} is a tensor that gives a copy at each export, not its memory: give an array, as numpy.from_dlpack "
                              "makes")
@@ -267,20 +269,24 @@ def is_negated(values: Any) -> bool:
     return bool(shares(type(values))) and bool(values.is_neg())
 
 
-def _check_device(values: Any) -> None:
+def _check_device(values: Any, name: str) -> None:
     device = tuple(values.__dlpack_device__())
     if device[0] not in _CPU_DEVICES:
-        raise ValueError(f"the tensor is on DLPack device {device}, not on the CPU: copy it there")
+        raise ValueError(f"{name} is on DLPack device {device}, not on the CPU: copy it there")
 
 
-def _capsule(values: Any) -> tuple[Any, str]:
+def _capsule(values: Any, name: str) -> tuple[Any, str]:
     """(what __dlpack__ gives, the dtype where that says another)."""
     try:
         return values.__dlpack__(), ""
     except (RuntimeError, BufferError, TypeError) as refused:
         if _is_truth(values):
             return values.view(sys.modules["torch"].uint8).__dlpack__(), "bool"
-        raise ValueError(f"the tensor does not give its memory: {refused}") from refused
+        raise _without_memory(name, refused) from refused
+
+
+def _without_memory(name: str, error: Exception) -> ValueError:
+    return ValueError(f"{name} is a tensor that gives no memory: {error}")
 
 
 def _is_truth(values: Any) -> bool:
@@ -288,10 +294,10 @@ def _is_truth(values: Any) -> bool:
     return str(getattr(values, "dtype", "")) == "torch.bool"
 
 
-def refused(values: Any, error: Exception) -> None:
+def refused(values: Any, error: Exception, name: str) -> None:
     """What _native gets from __dlpack__(), raised as above; not raised where its bytes will do."""
-    _check_device(values)
+    _check_device(values, name)
     if not isinstance(error, (RuntimeError, BufferError, TypeError)):
         raise error
     if not _is_truth(values):
-        raise ValueError(f"the tensor does not give its memory: {error}") from error
+        raise _without_memory(name, error) from error

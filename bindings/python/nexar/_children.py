@@ -134,7 +134,7 @@ class Children(Calls):
 
     def __start(self, function: Any, *arguments: Any, hidden: bool = False, user_data: int = 0, match_id: int = 0,
                 **times: float | None) -> Request:
-        wanted = options(_library.ChildOptions, lib.nexar_child_options_init, match_id=match_id,
+        wanted = options(_library.ChildOptions, lib.nexar_child_options_init, match_id=_library.checked(c_uint64, match_id, "match_id"),
                          **_milliseconds("match_id and ", times))
         return self.__request(function, wanted, *arguments, hidden=hidden, user_data=user_data)
 

@@ -152,7 +152,9 @@ def checked(kind: Any, value: Any, what: str = "") -> int:
     raise error(f"{what} is {shown(value)}; allowed: {allowed}")
 
 
-_ALLOWED = {"priority": "nexar.Priority.CRITICAL, REALTIME or BULK, or None: the operation's own"}
+_ALLOWED = {"priority": "nexar.Priority.CRITICAL, REALTIME or BULK, or None: the operation's own",
+            "flags": "nexar.FLAG_DETERMINISTIC, nexar.FLAG_F32_PARTIALS, both (|), or 0: none",
+            "match_id": "an integer, 0 to 2**64 - 1; 0: none"}
 
 
 class Rank(c_uint32):
@@ -323,8 +325,10 @@ def assign(struct: ctypes.Structure, **values: Any) -> None:
             continue
         if kinds[name] is c_char_p:
             if not isinstance(value, (str, bytes, os.PathLike)):
-                raise TypeError(f"{name} must be text, not {type(value).__name__}")
+                raise TypeError(f"{name} is of type {type(value).__name__}; allowed: text or bytes")
             value = os.fsencode(value)
+            if b"\0" in value:  # C ends a text there: it would take the beginning for all of it
+                raise ValueError(f"{name} has a zero byte; allowed: text or bytes without one")
         elif kinds[name] in _RANGES:
             value = checked(kinds[name], value, name)
         setattr(struct, name, value)

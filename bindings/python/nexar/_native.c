@@ -166,7 +166,7 @@ static CALL(data) {
     if (!begin_call(&c, a, n, 6) || !PyLong_Check(a[4])) Py_RETURN_NOTIMPLEMENTED;
     const long root = PyLong_AsLong(a[4]);
     if (PyErr_Occurred() || root < 0 || root >= NEXAR_RANKS_MAX) return no_numbers();
-    const Py_buffer* values = memory_of(a[3], a[5] == Py_True, &c.held, &c.dtype);
+    const Py_buffer* values = memory_of(a[3], "values", a[5] == Py_True, &c.held, &c.dtype);
     if (values == NULL) return refuse(&c);
     c.out = values->buf;
     c.count = (uint64_t)(values->len / values->itemsize);
@@ -217,10 +217,11 @@ static CALL(sides) {
     PyObject* result = out == 0 ? Py_None : a[4] == Py_None ? a[3] : a[4];
     int other = -1;
     const Py_buffer *values = NULL, *target = NULL;
-    if (in > 0 && (values = memory_of(a[3], result == a[3], &c.held, &c.dtype)) == NULL) return refuse(&c);
+    if (in > 0 && (values = memory_of(a[3], "values", result == a[3], &c.held, &c.dtype)) == NULL)
+        return refuse(&c);
     if (out > 0)
-        target =
-            in > 0 && result == a[3] ? values : memory_of(result, 1, &c.held, in > 0 ? &other : &c.dtype);
+        target = in > 0 && result == a[3] ? values
+                                          : memory_of(result, "out", 1, &c.held, in > 0 ? &other : &c.dtype);
     if (!counted(&c, values, target, in, out) ||
         (values != NULL && target != values && out != 0 && other != c.dtype) || !give_scalar(&c, a[6]))
         return refuse(&c);
@@ -265,8 +266,9 @@ enum {
 }; /* what a rank has of a side: its own block, or those of all, one after the other */
 
 /* One side's memory, of so many elements; NULL: not plain. */
-static const Py_buffer* side_of(collective* c, PyObject* array, int write, uint64_t elements, int* dtype) {
-    const Py_buffer* side = memory_of(array, write, &c->held, dtype);
+static const Py_buffer* side_of(collective* c, PyObject* array, const char* name, int write,
+                                uint64_t elements, int* dtype) {
+    const Py_buffer* side = memory_of(array, name, write, &c->held, dtype);
     return side != NULL && (uint64_t)(side->len / side->itemsize) == elements ? side : NULL;
 }
 
@@ -284,11 +286,12 @@ static int read_packed(collective* c, PyObject* const* a, long rank, long size) 
     int other = -1;
     const Py_buffer* side;
     if (in != NO_SIDE) {
-        if ((side = side_of(c, a[3], 0, in == OWN ? c->counts[rank] : sum, &c->dtype)) == NULL) return 0;
+        if ((side = side_of(c, a[3], "values", 0, in == OWN ? c->counts[rank] : sum, &c->dtype)) == NULL)
+            return 0;
         c->in = side->buf;
     }
     if (out == NO_SIDE) return 1;
-    if ((side = side_of(c, a[4], 1, out == OWN ? of_out[rank] : received, &other)) == NULL) return 0;
+    if ((side = side_of(c, a[4], "out", 1, out == OWN ? of_out[rank] : received, &other)) == NULL) return 0;
     c->out = side->buf;
     if (in != NO_SIDE && other != c->dtype) return 0;
     c->dtype = other;

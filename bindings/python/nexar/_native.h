@@ -59,11 +59,11 @@ void release_view(Py_buffer* view);
 void release_views(views* all);
 
 /* Memory of an object with the buffer protocol or DLPack, on the CPU. 1: `view` holds it, and its len and
- * itemsize are set. 0: it is not plain, or see not_plain. */
-int view_of(PyObject* memory, int write, Py_buffer* view, int* dtype);
+ * itemsize are set. 0: it is not plain, or see not_plain. name: the argument's, for an error. */
+int view_of(PyObject* memory, const char* name, int write, Py_buffer* view, int* dtype);
 
 /* The same, held in `all`; NULL: as 0. */
-const Py_buffer* memory_of(PyObject* memory, int write, views* all, int* dtype);
+const Py_buffer* memory_of(PyObject* memory, const char* name, int write, views* all, int* dtype);
 
 /* What a call returns for arguments that are not plain: NotImplemented. NULL where an exception is set: of a
  * tensor's own code, or of a signal's handler in it. Refusals of numbers and buffers are none. */

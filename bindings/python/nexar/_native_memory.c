@@ -152,7 +152,7 @@ static int has(PyObject* object, PyObject* name) {
 
 /* What __dlpack__() gives. NULL: with what it raises, in the words of the general way; or none, where that
  * knows another way. */
-static PyObject* capsule_of(PyObject* object) {
+static PyObject* capsule_of(PyObject* object, const char* name) {
     PyObject *type, *value, *trace;
     if (PyErr_CheckSignals() != 0) return NULL; /* else a handler's exception would be the tensor's */
     PyObject* capsule = PyObject_CallMethodObjArgs(object, library.dlpack, NULL);
@@ -160,7 +160,7 @@ static PyObject* capsule_of(PyObject* object) {
     PyErr_Fetch(&type, &value, &trace);
     PyErr_NormalizeException(&type, &value, &trace);
     if (trace != NULL) PyException_SetTraceback(value, trace);
-    PyObject* none = PyObject_CallFunctionObjArgs(library.refused, object, value, NULL);
+    PyObject* none = PyObject_CallFunction(library.refused, "OOs", object, value, name);
     Py_XDECREF(none);
     Py_XDECREF(type);
     Py_XDECREF(value);
@@ -223,8 +223,8 @@ static int view_of_torch(PyObject* object, Py_buffer* view, int* dtype) {
 }
 
 /* Whether it gives the same memory again, while the first capsule is there; else it is a copy. */
-static int gives_again(PyObject* object, const tensor* first) {
-    PyObject* capsule = capsule_of(object);
+static int gives_again(PyObject* object, const char* name, const tensor* first) {
+    PyObject* capsule = capsule_of(object, name);
     const tensor* t = capsule == NULL ? NULL : tensor_of(capsule);
     const int same = t != NULL && t->data == first->data;
     if (capsule != NULL) let_go(capsule);
@@ -232,17 +232,17 @@ static int gives_again(PyObject* object, const tensor* first) {
 }
 
 /* Memory of a tensor with DLPack; the view holds its capsule, which holds the tensor. */
-static int view_of_tensor(PyObject* object, int write, Py_buffer* view, int* dtype) {
+static int view_of_tensor(PyObject* object, const char* name, int write, Py_buffer* view, int* dtype) {
     const int torch = is_of_torch(object);
     if (torch != 0) return torch > 0 && view_of_torch(object, view, dtype);
     if (has(object, library.dlpack) != 1) return 0;
     library.other = Py_TYPE(object);
     if (write && has(object, library.readonly) != 0) return 0; /* the general way looks what it is */
-    PyObject* capsule = capsule_of(object);
+    PyObject* capsule = capsule_of(object, name);
     if (capsule == NULL) return 0;
     const tensor* t = tensor_of(capsule);
     int64_t elements = t == NULL ? -1 : elements_of_tensor(t);
-    if (elements > 0 && (t->data == NULL || !gives_again(object, t))) elements = -1;
+    if (elements > 0 && (t->data == NULL || !gives_again(object, name, t))) elements = -1;
     *dtype = elements < 0 ? -1 : dtype_of_tensor(t);
     char* data = t == NULL ? NULL : t->data;
     if (data != NULL) data += t->offset;
@@ -267,14 +267,14 @@ static int buffer_of(PyObject* memory, Py_buffer* view, int wanted) {
     return 0;
 }
 
-int view_of(PyObject* memory, int write, Py_buffer* view, int* dtype) {
+int view_of(PyObject* memory, const char* name, int write, Py_buffer* view, int* dtype) {
     if (Py_TYPE(memory) == library.torch) return view_of_torch(memory, view, dtype);
-    if (Py_TYPE(memory) == library.other) return view_of_tensor(memory, write, view, dtype);
+    if (Py_TYPE(memory) == library.other) return view_of_tensor(memory, name, write, view, dtype);
     if ((PyObject*)Py_TYPE(memory) != library.array_type) {
         /* A subclass of numpy's may mean more by its bytes than their format says: the general way asks. */
         if (PyType_IsSubtype(Py_TYPE(memory), (PyTypeObject*)library.array_type)) return 0;
         if (is_copied(memory) != 0) return 0;
-        if (!PyObject_CheckBuffer(memory)) return view_of_tensor(memory, write, view, dtype);
+        if (!PyObject_CheckBuffer(memory)) return view_of_tensor(memory, name, write, view, dtype);
     }
     if (!buffer_of(memory, view, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | (write ? PyBUF_WRITABLE : 0))) return 0;
     *dtype = dtype_of(view->format, view->itemsize);
@@ -282,9 +282,9 @@ int view_of(PyObject* memory, int write, Py_buffer* view, int* dtype) {
     return *dtype >= 0;
 }
 
-const Py_buffer* memory_of(PyObject* memory, int write, views* all, int* dtype) {
+const Py_buffer* memory_of(PyObject* memory, const char* name, int write, views* all, int* dtype) {
     Py_buffer* view = &all->views[all->held];
-    if (!view_of(memory, write, view, dtype)) return NULL;
+    if (!view_of(memory, name, write, view, dtype)) return NULL;
     ++all->held;
     return view;
 }
@@ -327,7 +327,7 @@ CALL(call_look) {
     (void)module;
     Py_buffer view;
     int dtype;
-    if (n != 1 || !view_of(a[0], 0, &view, &dtype)) return not_plain();
+    if (n != 1 || !view_of(a[0], "values", 0, &view, &dtype)) return not_plain();
     PyObject* found = Py_BuildValue("ni", view.len / view.itemsize, dtype);
     release_view(&view);
     return found;

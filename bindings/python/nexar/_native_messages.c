@@ -9,9 +9,9 @@ typedef nexar_status (*start_probe)(nexar_group*, uint32_t, uint64_t, const nexa
                                     nexar_request*);
 
 /* The plain memory of a message. 0: it is not plain, and nothing is held. */
-static int memory_of_transfer(PyObject* memory, int receives, transfer* t) {
+static int memory_of_transfer(PyObject* memory, const char* name, int receives, transfer* t) {
     t->held.held = 0;
-    t->values = memory_of(memory, receives, &t->held, &t->dtype);
+    t->values = memory_of(memory, name, receives, &t->held, &t->dtype);
     if (t->values == NULL) return 0;
     begin(&t->end);
     t->itemsize = (uint64_t)t->values->itemsize;
@@ -89,7 +89,7 @@ CALL(call_message) {
     if (op == NULL || !pattern_of(a[3], a[4], &peer, &tag) || !options_of(a + 6, &o))
         Py_RETURN_NOTIMPLEMENTED;
     const int receives = a[5] == Py_True;
-    if (!memory_of_transfer(a[2], receives, &t) || !prepare_transfer(o.begins, &t, receives))
+    if (!memory_of_transfer(a[2], "values", receives, &t) || !prepare_transfer(o.begins, &t, receives))
         return refuse(&t);
     const nexar_status status = start_transfer(op, PyLong_AsVoidPtr(a[1]), peer, tag, o.given, &t);
     return end_transfer(status, &t, o.begins, receives);
@@ -116,7 +116,7 @@ CALL(call_mrecv) {
     const nexar_message message = its == NULL ? 0 : PyLong_AsUnsignedLongLong(its);
     Py_XDECREF(its);
     if (PyErr_Occurred()) return NULL;
-    if (!memory_of_transfer(a[3], 1, &t) || !prepare_transfer(o.begins, &t, 1)) return refuse(&t);
+    if (!memory_of_transfer(a[3], "values", 1, &t) || !prepare_transfer(o.begins, &t, 1)) return refuse(&t);
     const nexar_status status = ((start_mrecv)op->start)(PyLong_AsVoidPtr(a[1]), message, t.values->buf,
                                                          t.count, t.dtype, o.given, &t.request);
     if (status == NEXAR_OK && !set_apart(a[2], NULL)) PyErr_Clear();
@@ -224,8 +224,9 @@ CALL(call_exchange) {
     if (receive == NULL || !pattern_of(a[4], a[5], &to, &send_tag) || !pattern_of(a[7], a[8], &from, &tag) ||
         !options_of(a + 9, &o))
         Py_RETURN_NOTIMPLEMENTED;
-    if (!memory_of_transfer(a[6], 1, &got)) return refuse(&got);
-    const int held = a[3] == Py_NotImplemented ? copy_of(&got, &sent) : memory_of_transfer(a[3], 0, &sent);
+    if (!memory_of_transfer(a[6], a[3] == Py_NotImplemented ? "values" : "out", 1, &got)) return refuse(&got);
+    const int held =
+        a[3] == Py_NotImplemented ? copy_of(&got, &sent) : memory_of_transfer(a[3], "values", 0, &sent);
     if (!held || !are_apart(sent.values, got.values)) {
         if (held) release_views(&sent.held);
         return refuse(&got);

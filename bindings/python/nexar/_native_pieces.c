@@ -23,10 +23,12 @@ static int hold_pieces(PyObject* list, int receives, packed* p, Py_ssize_t count
     *dtype = -1;
     for (Py_ssize_t i = 0; i < count; ++i) {
         int its = -1;
+        char name[sizeof "pieces[]" + 20];
+        PyOS_snprintf(name, sizeof name, "pieces[%zd]", i);
         if (PyList_Size(list) != count) return 0; /* a tensor's own code may have run */
         PyObject* piece = Py_NewRef(PyList_GetItem(list, i));
         Py_buffer* view = &p->views[i];
-        const int plain = view_of(piece, receives, view, &its);
+        const int plain = view_of(piece, name, receives, view, &its);
         Py_DECREF(piece);
         if (!plain) return 0;
         ++p->held;

@@ -143,7 +143,7 @@ class Objects:
     def _root(self, root: int) -> int:
         """Refused before anything is sent: else the others would wait for a rank that goes no further."""
         if not 0 <= checked(Root, root) < self.size:
-            raise ValueError(f"root is {root}; allowed: {Root.allowed}, {self.size - 1}")
+            raise ValueError(f"root is {root}; allowed: an integer, 0 to {self.size - 1}")
         return root
 
     def _one_each(self, values: Iterable[Any] | None) -> Sequence[Any]:

@@ -51,6 +51,7 @@ class Arguments(OverFake):
                 self.refuses("match_id", "1.5", form, *arguments, match_id=1.5)
                 self.refuses("match_id", "None", form, *arguments, match_id=None)
                 self.refuses("flags", "'f'", form, *arguments, flags="f")
+                self.refuses("flags", "None; allowed: nexar.FLAG_DETERMINISTIC", form, *arguments, flags=None)
 
     def test_messages(self):
         x = np.zeros(4)
@@ -134,9 +135,38 @@ class Arguments(OverFake):
                     if row.memory.startswith("in_out"):
                         self.refuses("out", "of type str", form, **given | {"out": "a" * 50})
                         self.refuses("out", "float32", form, **given | {"out": np.zeros(2 if row.out == "own" else 6, np.float32)})
-        for wrong, shown in (([1, 2], "2 elements"), ("a", "'a'"), ([1, [2]], "[1, [2]]")):
+        for wrong, shown in (([1, 2], "2 elements"), ("a", "'a'"), ([1, [2]], "[1, [2]]"), (1 << 70, "no value of int64: give a float")):
             for form in self.forms("all_reduce"):
                 self.refuses("scalar", shown, form, np.zeros(4), op="premul_sum", scalar=wrong)
+
+    def test_results_that_no_memory_has(self):
+        for form in self.forms("all_gatherv", "_init"):
+            self.refuses("out", f"shape ({1 << 61},)", form, np.zeros(0), [0, 0, 1 << 61])
+
+    def test_tensors(self):
+        class Elsewhere:
+            device = (2, 0)
+
+            def __dlpack_device__(self):
+                return self.device
+
+            def __dlpack__(self):
+                raise BufferError("it is sparse")
+
+        class Sparse(Elsewhere):
+            device = (1, 0)
+
+        x = np.zeros(4)
+        for wrong, shown in ((Elsewhere(), "DLPack device (2, 0)"), (Sparse(), "gives no memory: it is sparse")):
+            for form in self.forms("all_reduce", "_init"):
+                for name, arguments in (("values", (wrong,)), ("out", (x, wrong))):
+                    with self.subTest(form=form.__name__), self.assertRaises(ValueError) as caught:
+                        form(*arguments)
+                    self.assertTrue(str(caught.exception).startswith(f"{name} "), caught.exception)
+                    self.assertIn(shown, str(caught.exception))
+            for form in (*self.forms("sendv"), *self.forms("recvv")):
+                with self.assertRaisesRegex(ValueError, r"^pieces\[1\] "):
+                    form([x, wrong], 2)
 
     def test_groups(self):
         for form in self.forms("split"):
@@ -150,7 +180,9 @@ class Arguments(OverFake):
         for form in self.forms("dup"):
             for name in ("timeout", "collective_timeout", "barrier_timeout", "rpc_timeout"):
                 self.refuses(name, "'soon'", form, **{name: "soon"})
+        for form in (*self.forms("dup"), lambda **given: self.group.split(0, **given), lambda **given: self.group.split_start(0, **given)):
             self.refuses("match_id", "'m'", form, match_id="m")
+            self.refuses("match_id", "None", form, match_id=None)
         self.refuses("rank", "'a'", self.group.node, "a")
         self.refuses("rank", "1.5", self.group.member, 1.5)
         self.refuses("ranks", "5", self.group.translate, 5, self.group)
@@ -179,6 +211,7 @@ class Arguments(OverFake):
                              ((1,) * 65, "of type tuple")):
             self.refuses("shape", shown, self.session.alloc, wrong)
         self.refuses("dtype", "'float3'", self.session.alloc, 4, "float3")
+        self.assertEqual(self.session.alloc(4, None).dtype, np.float32)
         x = np.zeros(4)
         self.refuses("array", "None", self.session.register_memfd, None, 3)
         self.refuses("array", "of type bytearray", self.session.register_memfd, bytearray(50), 3)

@@ -422,12 +422,18 @@ class Binding(OverFake):
             self.assertRaises((ValueError, TypeError), call)
 
     def test_numbers_and_texts_that_the_library_would_see_otherwise_are_refused(self):
-        with self.assertRaisesRegex(TypeError, "name must be text, not int"):
+        with self.assertRaisesRegex(TypeError, "^name is of type int; allowed: text or bytes"):
             self.session.group(name=3, size=3, rank=1)
-        with self.assertRaisesRegex(TypeError, "job_secret must be text"):
+        with self.assertRaisesRegex(TypeError, "^job_secret is of type int; allowed: text or bytes"):
             self.session.group(name="g", job_secret=3, size=3, rank=1)
-        with self.assertRaisesRegex(TypeError, "socket_path must be text"):
+        with self.assertRaisesRegex(TypeError, "^socket_path is of type int; allowed: text or bytes"):
             nexar.Session(socket_path=3)
+        for zero in (b"\0" * 32, b"01234567890123456789\0abc", "name\0s"):  # C would see what comes before
+            for name, call in (("name", lambda: self.session.group(zero, 3, 1)), ("socket_path", lambda: nexar.Session(zero)),
+                               ("job_secret", lambda: self.session.group("g", 3, 1, job_secret=zero))):
+                with self.assertRaisesRegex(ValueError, f"^{name} has a zero byte; allowed: text or bytes without one") as caught:
+                    call()
+                self.assertNotIn("0123", str(caught.exception))  # a secret is not shown
         for wrong in (2**32 + 3, -1, 2**64):
             with self.assertRaisesRegex(ValueError, "size is"):
                 self.session.group(name="g", size=wrong, rank=1)
