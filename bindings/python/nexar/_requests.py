@@ -427,7 +427,7 @@ class Reader:
         ended. While it is pending its callbacks are called here."""
         if (awaited := self._awaited.pop(request, 0)) > 1:
             self._awaited[request] = awaited - 1
-        elif request._answer is None and request._callbacks:
+        elif self._timer is not None and request._answer is None and request._callbacks:
             self._called.add(request)
         self._stop_if_idle()
 

@@ -8,8 +8,10 @@ import gc
 import sys
 import unittest
 import warnings
+from unittest import mock
 
 from over_fake import *
+from nexar._requests import Reader
 
 
 class Requests(OverFake):
@@ -263,6 +265,24 @@ class Requests(OverFake):
         connection.readers.clear()
         for loop in (busy, another, third):
             loop.close()
+
+    def test_a_loop_that_reads_no_more_keeps_no_request_for_its_callbacks(self):
+        """What is asked for a handle that is not known any more raises: nobody awaits it then, and no look comes again."""
+        next_op(NEVER_ENDS)
+        request = self.group.barrier_start()
+        request.add_done_callback(print)
+
+        reader = Reader(self.session._connection, mock.Mock())
+        reader.watch(request)
+        with mock.patch.object(nexar.Request, "test", side_effect=nexar.CallError(-107, "BAD_HANDLE")):
+            reader._read()
+        self.assertFalse(self.session._connection.readers)  # it has stopped
+        reader.forget(request)  # as the future does that is cancelled
+        self.assertEqual(list(reader._called), [])
+        request._remove_done_callback(print)
+        request.cancel()
+        self.assertRaises(nexar.Error, request.wait)
+
 
 if __name__ == "__main__":
     unittest.main(argv=sys.argv[:1])
