@@ -167,19 +167,23 @@ bool CreateQuestions::append_paid(const Group& group, NodeIndex to, Bytes messag
 }
 
 // [Y20] A create of this node in which a rank waits that the call waits for: one whose list differs, or else
-// any. It is for a text: of many that are in an attempt just now, and so wait for nobody, few are looked at.
+// any. It is for a text: of many that are in an attempt just now, and so wait for nobody, few are looked at,
+// of each of those ranks its share.
 Creates::Entry* CreateQuestions::waits_elsewhere(const Group& group, const Listed& listed, uint64_t tag,
                                                  const Creates::Entry* same) {
-    constexpr size_t entries_max = 64;
+    constexpr size_t looks_max = 64;
     const GroupId& parent = group.facts.id;
     const Listed& here = creates_.ranks_here(parent);
     context_.creates_looked_at += here.words();
-    size_t left = entries_max;
+    size_t left = looks_max, ranks = here.common(listed);
+    context_.creates_looked_at += here.words();
     for (auto rank = here.first_common(listed); rank; rank = here.first_common(listed, *rank + 1)) {
         ++context_.creates_looked_at;
+        size_t share = std::max<size_t>(left / ranks--, 1);
         if (same != nullptr && creates_.of_rank(parent, *rank, tag) == same) continue;  // it has called
         for (Creates::Entry* entry : creates_.all_of_rank(parent, *rank)) {
-            if (left-- == 0) return nullptr;
+            if (share-- == 0) break;
+            left -= std::min<size_t>(left, 1);
             ++context_.creates_looked_at;
             if (creates_.waits(entry->calls.at(*rank))) return entry;
         }

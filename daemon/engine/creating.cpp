@@ -47,6 +47,13 @@ std::optional<uint32_t> Listed::first_common(const Listed& other, uint32_t from)
     return {};
 }
 
+size_t Listed::common(const Listed& other) const {
+    size_t out = 0;
+    for (size_t i = 0; i < std::min(has_.size(), other.has_.size()); ++i)
+        out += static_cast<size_t>(std::popcount(has_[i] & other.has_[i]));
+    return out;
+}
+
 size_t Creation::bytes_of_list(size_t ranks, uint32_t parent_size) {
     return ranks * sizeof(uint32_t) + (parent_size + 63) / 64 * sizeof(uint64_t);
 }

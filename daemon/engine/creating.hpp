@@ -27,6 +27,7 @@ class Listed {
     }
     // The lowest rank from `from` on that both have; none: nothing.
     std::optional<uint32_t> first_common(const Listed& other, uint32_t from = 0) const;
+    size_t common(const Listed& other) const;  // how many ranks both have
     // What first_common() looks at.
     size_t words() const { return has_.size(); }
 

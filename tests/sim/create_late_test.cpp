@@ -121,6 +121,28 @@ TEST_CASE("[Y26] a create that is late does not look through all attempts of a r
     }
 }
 
+// The same of two ranks: rank 1 has more attempts than are looked at. The one that is missing first, rank 2,
+// waits elsewhere all the same.
+TEST_CASE("[Y26] of several ranks that a late create waits for each is looked at") {
+    constexpr uint64_t many = 300, other = 1000, late = 2000;
+    Cluster cluster(1, Late::roomy());
+    const SimGroup parent = cluster.make_group({0, 0, 0, 1});
+    for (uint64_t tag = 0; tag < many; ++tag)
+        REQUIRE(create(cluster, parent, 3, {{1, 3}, tag, 600s}).accepted);
+    cluster.run_for(10ms);
+    cluster.block(1, 0, true);
+    for (uint64_t tag = 0; tag < many; ++tag)
+        REQUIRE(create(cluster, parent, 1, {{1, 3}, tag, 600s}).accepted);
+    REQUIRE(create(cluster, parent, 2, {{1, 2}, other, 600s}).accepted);
+    cluster.run_for(10ms);
+    const Cluster::Open call = create(cluster, parent, 0, {{0, 2, 1}, late, 1500ms});
+    cluster.run_for(2s);
+    REQUIRE(cluster.answer(call)->error().code == Errc::group_incomplete);
+    INFO(cluster.answer(call)->error().text);
+    REQUIRE(cluster.answer(call)->error().text.find("another create, of the ranks 1, 2 with tag 1000") !=
+            std::string::npos);
+}
+
 TEST_CASE("what 15000 late creates take", "[.measure]") {
     struct Case {
         uint32_t callers, each, others;
