@@ -46,8 +46,12 @@ Result<void> check_codes(const Group& group, const Operation& o) {
         return fail(Errc::invalid_argument, "a message cannot be sent to NEXAR_ANY_SOURCE");
     const bool any = row.any_source && o.peer == NEXAR_ANY_SOURCE;
     if (o.peer >= group.size && !any)
-        return fail(Errc::invalid_argument,
-                    "rank " + std::to_string(o.peer) + " is not in a group of " + std::to_string(group.size));
+        return fail(Errc::invalid_argument, (row.rooted       ? "root is "
+                                             : row.any_source ? "source is "
+                                                              : "to is ") +
+                                                std::to_string(o.peer) + "; allowed: 0 to " +
+                                                std::to_string(group.size - 1) +
+                                                (row.any_source ? ", or NEXAR_ANY_SOURCE" : ""));
     if (o.kind == NEXAR_OP_SEND && o.tag == NEXAR_ANY_TAG)
         return fail(Errc::invalid_argument, "a message cannot be sent with NEXAR_ANY_TAG");
     return {};
