@@ -33,8 +33,9 @@ class Group(Collectives, Messages, Children, Objects):
     nexar.OPS: "sum", "prod", "min", "max", "avg"; of integers and bool also "band", "bor", "bxor", "land", "lor", "lxor"; of
     pairs, arrays of a struct like [("value", "f4"), ("index", "i4")], "minloc" and "maxloc". "premul_sum" multiplies this
     rank's values by its scalar=, a number of the arrays' dtype, before the sum. Every operation also takes, by name:
-    timeout= (seconds), match_id=, user_data=, priority=; a collective also flags=, of nexar.FLAG_DETERMINISTIC (a
-    reduction's bits do not depend on where the ranks run) and nexar.FLAG_F32_PARTIALS. Each x_start begins what x does and returns a Request, whose
+    timeout= (seconds), match_id= (a number, of a collective the same on all ranks; 0: none), user_data=, priority=; a
+    collective also flags= (0: the group's alone), of nexar.FLAG_DETERMINISTIC (a reduction's bits do not depend on
+    where the ranks run) and nexar.FLAG_F32_PARTIALS. None is refused for both. Each x_start begins what x does and returns a Request, whose
     wait() returns what x returns, and which can be awaited.
 
     As a context manager it is freed at the end; if that is an exception, the group is aborted with its text, so that the

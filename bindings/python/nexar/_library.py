@@ -154,6 +154,7 @@ def checked(kind: Any, value: Any, what: str = "") -> int:
 
 _ALLOWED = {"priority": "nexar.Priority.CRITICAL, REALTIME or BULK, or None: the operation's own",
             "flags": "nexar.FLAG_DETERMINISTIC, nexar.FLAG_F32_PARTIALS, both (|), or 0: none",
+            "size": "an integer, 1 to 4096", "slots": "a power of two from 16 to 4096, or None: 256",
             "match_id": "an integer, 0 to 2**64 - 1; 0: none"}
 
 

@@ -194,9 +194,10 @@ class Arguments(OverFake):
     def test_sessions(self):
         for name in ("connect_timeout", "daemon_unresponsive", "slots", "scratch_limit", "spin_us"):
             self.refuses(name, "'a'", nexar.Session, **{name: "a"})
+        self.refuses("slots", "1.5; allowed: a power of two", nexar.Session, slots=1.5)
         self.refuses("connect_timeout", "-1", nexar.Session, connect_timeout=-1)
         for form in (self.session.group, self.session.group_start):
-            self.refuses("size", "1.5", form, "g", 1.5)
+            self.refuses("size", "1.5; allowed: an integer, 1 to 4096", form, "g", 1.5)
             self.refuses("rank", "'a'", form, "g", 3, "a")
             self.refuses("flags", "'a'", form, "g", 3, 1, flags="a")
             for name in ("timeout", "collective_timeout", "barrier_timeout", "rpc_timeout"):
