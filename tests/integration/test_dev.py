@@ -143,6 +143,7 @@ def test_what_is_wrong_is_named(cluster):
     with Place() as place:
         for words, code, text in (
                 (["-n", "1", "--nodes", "2", "--", "true"], 2, "-n 1 is less than --nodes 2"),
+                (["-n", "3"], 2, "-n 3 without a command: put -- and the command after it, or leave it out"),
                 (["--env", "A", "--", "true"], 2, "--env 'A' is not NAME=VALUE"),
                 (["--nodes", "0"], 2, "--nodes"),
                 (["-n", "1", "--", "/no/such/program"], 127, "/no/such/program"),

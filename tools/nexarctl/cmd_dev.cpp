@@ -81,6 +81,10 @@ class Dev final : public Command {
             return nexar::fail(nexar::Errc::invalid_argument,
                                "-n " + std::to_string(ranks_) + " is less than --nodes " +
                                    std::to_string(nodes_) + ": each node has a rank");
+        if (context.rest.empty() && ranks_ > 1)
+            return nexar::fail(nexar::Errc::invalid_argument,
+                               "-n " + std::to_string(ranks_) +
+                                   " without a command: put -- and the command after it, or leave it out");
         Job job = job_;
         job.sockets = {""};  // it sets this one, too
         if (std::string wrong = environment_complaint(
@@ -107,7 +111,8 @@ class Dev final : public Command {
                                      : "NEXAR_SOCKET=%s NEXAR_ADMIN_SOCKET=%s\n",
                         cluster.session_socket(node).c_str(), cluster.admin_socket(node).c_str());
         if (!context.json)
-            std::printf("%llu daemons run until Ctrl-C\n", static_cast<unsigned long long>(nodes_));
+            std::printf(nodes_ == 1 ? "%llu daemon runs until Ctrl-C\n" : "%llu daemons run until Ctrl-C\n",
+                        static_cast<unsigned long long>(nodes_));
         std::fflush(stdout);
         while (stopped_by == 0) ::poll(nullptr, 0, wait_ms);
         return exit_ok;
