@@ -373,13 +373,18 @@ class Persistent(Request):
     def free(self) -> None:
         """Frees its slot, and lets go of its arrays; wait() still has what the last start gave. It cannot be started any more.
         Nothing happens if it was freed before. Raises nexar.CallError while it is pending: cancel() and wait() first."""
-        with self._lock:
-            if self._number == 0:
-                return
-            check(lib.nexar_request_free(self._number))
-            self._number = 0
-            self._kept = self._value = self._made = None
-            self._connection.requests.pop(self._key, None)
+        try:
+            with self._lock:
+                if self._number == 0:
+                    return
+                self._take_end(None)  # it may have ended: then nobody can ask for its end any more
+                check(lib.nexar_request_free(self._number))
+                self._number = 0
+                self._kept = self._value = self._made = None
+                self._connection.requests.pop(self._key, None)
+        finally:
+            if self._callbacks and self._answer is not None:
+                self._call_all()
 
     def __enter__(self) -> Persistent:
         return self

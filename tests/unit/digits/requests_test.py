@@ -190,6 +190,22 @@ class Requests(OverFake):
             with self.assertRaisesRegex(nexar.CallError, "was freed: prepare it again"):
                 start()
 
+    def test_free_finds_the_end_of_the_last_start(self):
+        """Which the library has had, and no call: without its slot nobody could ask any more."""
+        for outcome in (SUCCEEDS, LOSES_RANK):
+            x, called = np.ones(3, np.float32), []
+            step = self.group.all_reduce_init(x)
+            next_op(outcome)
+            step.start()
+            step.add_done_callback(called.append)
+            step.free()
+            self.assertEqual(called, [step])
+            if outcome == SUCCEEDS:
+                self.assertIs(step.wait(), x)
+            else:
+                self.assertRaises(nexar.GroupError, step.wait)
+            called.clear()
+
     def test_a_dropped_persistent_one_is_a_warning_where_it_runs_or_has_failed(self):
         def inactive():
             self.group.all_reduce_init(np.zeros(3)).wait()
