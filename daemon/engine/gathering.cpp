@@ -73,7 +73,7 @@ std::string arguments_that_differ(const OpDescriptor& a, const OpDescriptor& b) 
     look(a.count == b.count || a.counts != b.counts, "count");
     look(a.root == b.root, "root");
     look(a.match_id == b.match_id, "match_id");
-    look(a.partials == b.partials, "partials");
+    look(a.partials == b.partials, "flags (of the calls or of their groups)");
     return out;
 }
 

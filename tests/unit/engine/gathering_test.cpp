@@ -102,7 +102,8 @@ TEST_CASE("a mismatch says which arguments differ") {
     other.root = 1;
     CHECK(differ(other) == "the calls of collective 4 differ in root");
     other.partials = Partials::wide;
-    CHECK(differ(other) == "the calls of collective 4 differ in root, partials");
+    CHECK(differ(other) ==
+          "the calls of collective 4 differ in root, flags (of the calls or of their groups)");
     other.kind = OpKind::broadcast;  // whose other arguments mean something else
     CHECK(differ(other) == "the calls of collective 4 differ in operation");
 }
