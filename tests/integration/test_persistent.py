@@ -312,6 +312,38 @@ def frees(me, group):
     group.barrier()  # who has left would be why it ended
 
 
+AT_ONCE, TURNS = 64, 40
+
+
+def packets_sent():
+    """By this rank's host."""
+    with open("/proc/self/net/dev") as lines:
+        return next(int(line.split()[10]) for line in lines if line.strip().startswith("eth0:"))
+
+
+def sums_at_once(me):
+    """How many packets this rank's host sends for each of many sums of one value that are submitted as one."""
+    session = me.session()
+    group = me.group(session)
+    memory = [np.zeros(1, np.int64) for _ in range(AT_ONCE)]
+    group.barrier()
+    before = packets_sent()
+    for turn in range(TURNS):
+        for i, one in enumerate(memory):
+            one[:] = values(me.rank, turn, i, 1)
+        with session.ops():
+            requests = [group.all_reduce_start(one) for one in memory]
+        for i, (one, request) in enumerate(zip(memory, requests)):
+            request.wait()
+            check(one, sum(values(rank, turn, i, 1) for rank in range(me.size)), f"start {turn}, operation {i}")
+    return (packets_sent() - before) / (AT_ONCE * TURNS)
+
+
+def test_small_operations_at_once_share_datagrams(cluster):
+    for packets in run(on(cluster, [1, 2]), sums_at_once):
+        assert packets < 0.25, f"{packets:.2f} packets for each operation"
+
+
 def test_what_is_refused_has_no_effect(cluster):
     """[S21][S24]"""
     run(on(cluster, [1, 2]), refusals)
