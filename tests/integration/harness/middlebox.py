@@ -19,14 +19,12 @@ PIECE = 65536
 FOREVER = 10**9
 
 
-class Middlebox:
-    """how: "swallow" accepts and never reads; "stall" reads no more of one direction after some bytes; "half" ends one
-    direction; "cut" resets both. After how many bytes, up to `most`, each connection has from the seed."""
+class Redirected:
+    """A process to which a host's connections to a port are redirected: what _serve() makes of them."""
 
-    def __init__(self, network, host, port, how, direction="forth", most=0, seed=1):
+    def __init__(self, network, host, port):
         self._namespace, self._port, self._through = network.namespace(host), port, port + 2000
-        self._address, self._how, self._direction, self._most = network.address(host), how, direction, most
-        self._random, self._lock = random.Random(f"{seed} {how} {direction}"), threading.Lock()
+        self._address, self._lock = network.address(host), threading.Lock()
         self._done = mmap.mmap(-1, 8)  # shared with the process: how many connections it has done it to
         self._done[:] = bytes(8)
         ready_out, ready_in = os.pipe()
@@ -58,6 +56,20 @@ class Middlebox:
 
     # ---- In its process
 
+    def _count(self):
+        with self._lock:
+            self._done[:] = struct.pack("<Q", self.done + 1)
+
+
+class Middlebox(Redirected):
+    """how: "swallow" accepts and never reads; "stall" reads no more of one direction after some bytes; "half" ends one
+    direction; "cut" resets both. After how many bytes, up to `most`, each connection has from the seed."""
+
+    def __init__(self, network, host, port, how, direction="forth", most=0, seed=1):
+        self._how, self._direction, self._most = how, direction, most
+        self._random = random.Random(f"{seed} {how} {direction}")
+        super().__init__(network, host, port)
+
     def _serve(self, ready):
         listener = socket.create_server((self._address, self._through), backlog=64)
         os.write(ready, b"y")
@@ -73,10 +85,6 @@ class Middlebox:
             for direction, source, sink in (("forth", dialler, daemon), ("back", daemon, dialler)):
                 limit = after if cut or direction == self._direction else FOREVER**2
                 threading.Thread(target=self._pass, args=(source, sink, limit), daemon=True).start()
-
-    def _count(self):
-        with self._lock:
-            self._done[:] = struct.pack("<Q", self.done + 1)
 
     def _pass(self, source, sink, limit):
         passed = 0
