@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 
+import quic_limit
 from builds import FOLDER, Build
 from bystander import bystander
 from hosts import Failed
@@ -26,8 +27,9 @@ QUICK_SIZES = (8, 4 << 10, 1 << 20)
 TOPOLOGIES = "1x2,1x4,2x1,2x2,2x4,3x2"
 QUICK_TOPOLOGIES = "1x2,2x1"
 # Programs of one process, and their arguments: (usual, quick).
-MICRO = {"link_bench": ([], []), "reduce_bench": (["4096"], ["256"]), "quic_bench": (["1", "3"], ["1", "1"])}
+MICRO = {"link_bench": ([], []), "reduce_bench": (["4096"], ["256"])}
 MICRO_SECONDS = 120
+QUIC_ROUNDS = (3, 1)  # of 1 GiB: usual, quick
 
 
 def topologies_from(text):
@@ -113,7 +115,7 @@ def build_here():
     return ROOT / "build/release"
 
 
-def run_micro(build, quick):
+def run_micro(build, quick, pin):
     """Each program's output; a build without it is left out."""
     results = {}
     for name, arguments in MICRO.items():
@@ -125,6 +127,9 @@ def run_micro(build, quick):
             raise Failed(f"{name} ended with {done.returncode}: {done.stderr.strip()}")
         results[name] = done.stdout.splitlines()
         print(f"== {name}", *results[name], sep="\n", flush=True)
+    if quic := quic_limit.measure(build.folder / "tests/bench", QUIC_ROUNDS[quick], pin):
+        results["quic_bench"] = quic_limit.table(quic)
+        print("== quic_bench", *results["quic_bench"], sep="\n", flush=True)
     return results
 
 
@@ -204,7 +209,7 @@ def main():
                 result["urgency"] = [urgency(build, build.compile_client(f"{folder}/urgent{i}", "urgent.cpp"))
                                      for i, build in enumerate(builds)]
             elif not options.no_micro:
-                result["micro"] = [run_micro(build, options.quick) for build in builds]
+                result["micro"] = [run_micro(build, options.quick, options.pin) for build in builds]
             if not (options.bystander or options.urgency):
                 result.update(measure_clusters(options, builds, clients, folder))
     except Failed as failure:

@@ -8,6 +8,7 @@ import sys
 import tempfile
 
 import peers
+import quic_limit
 from bench import competitors_from, links_from, operations_from, topologies_from
 from builds import Build
 from hosts import Cluster, Failed
@@ -103,6 +104,18 @@ def check_wide():
         assert (cell["topology"], cell["link"], cell["competitor"]) == ("2x1", "1gbit", "a"), cell
 
 
+def check_quic_limit():
+    """The programs' lines, and the ratio of the medians beside those of the rounds."""
+    text = ("payload up to 1452\n    8.4 Gbit/s   CPU s/GB send 0.469 receive 0.400   payload 1452 lost 0 sends 1 receives 2\n"
+            "median 8.4 best 8.4 Gbit/s   best CPU s/GB send 0.469 receive 0.400\npayload up to 65507\n")
+    assert quic_limit.runs_in(text) == {1452: [(8.4, 0.469, 0.4)], 65507: []}, quic_limit.runs_in(text)
+    own, limit = [(8.0, 0.4, 0.3), (9.0, 0.4, 0.3), (4.0, 0.8, 0.3)], [(10.0, 0.4, 0.3), (10.0, 0.2, 0.3), (8.0, 0.4, 0.3)]
+    assert list(quic_limit.ratios([own, limit])) == [(0.8, 0.5, 0.8, 0.9), (1.0, 1.0, 2.0, 2.0), (1.0, 1.0, 1.0, 1.0)]
+    lines = quic_limit.table({"quic_bench": {1452: own}, "raw_ngtcp2": {1452: limit}})
+    assert len(lines) == 4 and "0.80 (0.50 0.80 0.90)" in lines[3] and "10.000" in lines[2], lines
+    assert len(quic_limit.table({"quic_bench": {1452: own}})) == 2 and quic_limit.measure(pathlib.Path("/nonexistent"), 1) == {}
+
+
 def check_rows():
     """A competitor is missing in rows that it has not measured; ratios are to the first one that is there."""
     other = ("all_reduce", "alloc", 1000)
@@ -154,8 +167,8 @@ def check_hosts(build, client):
 
 
 def main(build, client):
-    for check in (check_options, check_plan, check_lines, check_processor_seconds, check_wide, check_rows, check_pictures,
-                  check_missing):
+    for check in (check_options, check_plan, check_lines, check_processor_seconds, check_wide, check_quic_limit, check_rows,
+                  check_pictures, check_missing):
         check()
         print(f"ok  {check.__name__}", flush=True)
     for hosts, ranks, operations in ((1, 2, ("all_reduce", "latency", "stream")), (2, 1, ("all_reduce", "stream")),

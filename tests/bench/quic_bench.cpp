@@ -3,10 +3,10 @@
 //   quic_bench [GiB per run = 1] [runs = 5]
 //
 // Prints Gbit/s and CPU seconds per GB of each side, for datagrams of 1452 bytes and for path probing up to
-// 65507. Writes of 256 KiB; the receiver copies what it gets once.
+// 65507. Writes of 256 KiB; the receiver copies what it gets once. PIN in the environment: each thread has a
+// processor of its own.
 #include <poll.h>
 #include <sys/socket.h>
-#include <time.h>
 
 #include <algorithm>
 #include <atomic>
@@ -17,6 +17,7 @@
 #include <thread>
 #include <vector>
 
+#include "bench_thread.hpp"
 #include "support/test_certs.hpp"
 #include "transport/quic_port.hpp"
 
@@ -29,11 +30,6 @@ namespace {
 
 Time clock_now() {
     return Time(std::chrono::steady_clock::now().time_since_epoch());
-}
-double cpu_seconds() {
-    timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
 }
 
 const test::CertificateAuthority& ca() {
@@ -110,17 +106,18 @@ Outcome run_once(size_t payload_max, uint64_t total) {
     Outcome out{};
     quic::ConnectionStats stats;
     std::thread receiver([&] {
-        const double cpu = cpu_seconds();
+        bench::pin(1);
+        const double cpu = bench::cpu_seconds();
         b.run([&] {
             if (b.bytes == total) b.connection->close(20, "done");
         });
-        out.receive_cpu = (cpu_seconds() - cpu) / (static_cast<double>(total) * 1e-9);
+        out.receive_cpu = (bench::cpu_seconds() - cpu) / (static_cast<double>(total) * 1e-9);
     });
     std::ignore = a.port->connect(clock_now(), b.port->local(), quic::alpn_nexar);
     const std::vector<std::byte> piece(256 << 10, std::byte{42});
     uint64_t written = 0;
     Time begin{};
-    const double cpu = cpu_seconds();
+    const double cpu = bench::cpu_seconds();
     a.run([&] {
         if (written == 0) begin = clock_now();
         while (written < total && a.connection->room(Class::bulk) >= piece.size()) {
@@ -129,7 +126,7 @@ Outcome run_once(size_t payload_max, uint64_t total) {
         }
         if (written == total) stats = a.connection->stats();
     });
-    out.send_cpu = (cpu_seconds() - cpu) / (static_cast<double>(total) * 1e-9);
+    out.send_cpu = (bench::cpu_seconds() - cpu) / (static_cast<double>(total) * 1e-9);
     out.gbits =
         static_cast<double>(total) * 8e-9 / std::chrono::duration<double>(clock_now() - begin).count();
     receiver.join();
@@ -145,6 +142,7 @@ Outcome run_once(size_t payload_max, uint64_t total) {
 }  // namespace
 
 int main(int argc, char** argv) {
+    bench::pin(0);
     const uint64_t total = static_cast<uint64_t>(argc > 1 ? std::atoi(argv[1]) : 1) << 30;
     const int runs = argc > 2 ? std::atoi(argv[2]) : 5;
     for (const size_t payload_max : {size_t{1452}, size_t{65507}}) {

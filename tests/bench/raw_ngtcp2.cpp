@@ -6,7 +6,7 @@
 //
 // Prints the lines of quic_bench. Writes of 256 KiB are copied into the send buffer, which holds them until
 // they are acknowledged (UNCOPIED in the environment: the buffer sends what it began with); the receiver
-// copies what it gets once.
+// copies what it gets once. PIN: as in quic_bench.
 #include <ngtcp2/ngtcp2.h>
 #include <ngtcp2/ngtcp2_crypto.h>
 #include <ngtcp2/ngtcp2_crypto_ossl.h>
@@ -14,7 +14,6 @@
 #include <openssl/rand.h>
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
-#include <time.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -23,6 +22,7 @@
 #include <thread>
 #include <vector>
 
+#include "bench_thread.hpp"
 #include "raw_udp.hpp"
 
 using namespace raw;
@@ -38,12 +38,6 @@ constexpr uint64_t code_done = 20;
 
 void check_ngtcp2(ngtcp2_ssize result, const char* what) {
     check(result >= 0, what, ngtcp2_strerror(static_cast<int>(result)));
-}
-
-double cpu_seconds() {
-    timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
 }
 
 void random_bytes(uint8_t* into, size_t bytes) {
@@ -353,22 +347,23 @@ Outcome run_once(size_t payload_max, uint64_t total) {
     Outcome out{};
     const double gigabytes = static_cast<double>(total) * 1e-9;
     std::thread receiver([&] {
-        const double cpu = cpu_seconds();
+        bench::pin(1);
+        const double cpu = bench::cpu_seconds();
         b.run([&] {
             if (b.received == total) b.close();
         });
-        out.receive_cpu = (cpu_seconds() - cpu) / gigabytes;
+        out.receive_cpu = (bench::cpu_seconds() - cpu) / gigabytes;
     });
     a.connect(b.udp.local);
     const std::vector<uint8_t> piece(piece_bytes, 42);
     uint64_t begin = 0;
-    const double cpu = cpu_seconds();
+    const double cpu = bench::cpu_seconds();
     a.run([&] {
         if (begin == 0) begin = clock_now();
         a.open_stream();
         while (a.buffer.end < total && a.buffer.room() >= piece.size()) a.buffer.write(piece);
     });
-    out.send_cpu = (cpu_seconds() - cpu) / gigabytes;
+    out.send_cpu = (bench::cpu_seconds() - cpu) / gigabytes;
     out.gbits = gigabytes * 8 / (static_cast<double>(clock_now() - begin) * 1e-9);
     receiver.join();
     std::printf(
@@ -381,6 +376,7 @@ Outcome run_once(size_t payload_max, uint64_t total) {
 }  // namespace
 
 int main(int argc, char** argv) {
+    bench::pin(0);
     check(ngtcp2_crypto_ossl_init() == 0, "ngtcp2's OpenSSL helper");
     const uint64_t total = static_cast<uint64_t>(argc > 1 ? std::atoi(argv[1]) : 1) << 30;
     const int runs = argc > 2 ? std::atoi(argv[2]) : 5;
