@@ -208,7 +208,7 @@ def suffers(cluster, acts):
         grown = resident_megabytes(dialler) - resident
     for outcome in job.outcomes():
         assert not isinstance(outcome, Failure), f"an honest rank failed: {outcome}"
-        assert outcome < 2 + BUSY, f"an honest operation took {outcome:.1f} s beside it"
+        assert outcome < ENDS_SECONDS + BUSY, f"an honest operation took {outcome:.1f} s beside it"
     assert grown < 30, f"{grown:.0f} MiB more"
     added = dialler.log().splitlines()[lines:]
     assert len(added) < LOG_LINES_MAX, f"{len(added)} lines more: {added[:20]}"
