@@ -21,6 +21,10 @@ constexpr size_t binding_bytes = 32;
 // The peer's keys change at most once for so many bytes of records: many more than 2^22 of them need.
 constexpr uint64_t bytes_per_key_update = 1u << 20;
 
+// Each byte of a handshake may come in a record of its own. One with certificates of 32 KiB takes less in
+// all, and most take one call.
+constexpr size_t handshake_bytes_max = 64 * 1024, handshake_bytes_per_call = 8 * 1024;
+
 // SSL_get_error() asks for an empty queue. To see that it is costs a tenth of emptying it.
 void forget_errors() {
     if (ERR_peek_error() != 0) ERR_clear_error();
@@ -47,9 +51,15 @@ struct TlsStream::Bio {
         auto& stream = *static_cast<TlsStream*>(BIO_get_data(bio));
         BIO_clear_retry_flags(bio);
         *got = 0;
+        const size_t most = stream.allowance(size);
         if (!stream.broken_rule_.empty()) return 0;
-        const auto moved = stream.wire().receive(std::as_writable_bytes(std::span(into, size)));
+        if (most == 0) {  // the wire reports again what it still has
+            BIO_set_retry_read(bio);
+            return 0;
+        }
+        const auto moved = stream.wire().receive(std::as_writable_bytes(std::span(into, most)));
         *got = moved.bytes;
+        if (stream.binding_.empty()) stream.took_of_handshake(moved.bytes);
         if (moved.state == ByteWire::State::moved) return 1;
         if (moved.state == ByteWire::State::blocked) BIO_set_retry_read(bio);
         stream.wire_ended_ |= moved.state == ByteWire::State::ended;
@@ -93,6 +103,17 @@ TlsStream::TlsStream(ByteWire& wire, std::shared_ptr<quic::TlsContext> context, 
     SSL_set_options(ssl(), SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION);
 }
 
+size_t TlsStream::allowance(size_t bytes) {
+    if (!binding_.empty()) return bytes;
+    if (handshake_bytes_ >= handshake_bytes_max) broken_rule_ = "TLS: the peer's handshake is too long";
+    return std::min(bytes, handshake_bytes_left_);
+}
+
+void TlsStream::took_of_handshake(size_t bytes) {
+    handshake_bytes_ += bytes;
+    handshake_bytes_left_ -= bytes;
+}
+
 void TlsStream::on_handshake_message(uint8_t type) {
     if (type == SSL3_MT_NEWSESSION_TICKET) broken_rule_ = "TLS: the peer sends session tickets";
     if (type == SSL3_MT_KEY_UPDATE && ++key_updates_ > received_ / bytes_per_key_update)
@@ -112,6 +133,7 @@ Stream::Step TlsStream::failed() {
 
 Stream::Step TlsStream::open() {
     if (!ssl()) return fail("the TLS library has no memory");
+    handshake_bytes_left_ = handshake_bytes_per_call;
     forget_errors();
     const int done = SSL_do_handshake(ssl());
     const int error = done == 1 ? SSL_ERROR_NONE : SSL_get_error(ssl(), done);

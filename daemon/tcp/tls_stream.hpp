@@ -29,12 +29,18 @@ class TlsStream final : public Stream, private quic::TlsPeer {
     // [B4]: what the library would handle by itself, for as long as bytes come.
     void on_handshake_message(uint8_t type);
 
-    std::vector<std::byte> binding_;  // when open
-    uint64_t records_ = 0;            // written with the present key
-    uint64_t received_ = 0;           // bytes of records
-    uint64_t key_updates_ = 0;        // of the peer's
-    std::string broken_rule_;         // by the peer; empty: none
-    bool wire_ended_ = false;         // the library was notified
+    // How many of `bytes` the handshake may read now; [B5] [B9].
+    size_t allowance(size_t bytes);
+    void took_of_handshake(size_t bytes);
+
+    std::vector<std::byte> binding_;   // when open
+    size_t handshake_bytes_ = 0;       // received before
+    size_t handshake_bytes_left_ = 0;  // in this call of open()
+    uint64_t records_ = 0;             // written with the present key
+    uint64_t received_ = 0;            // bytes of records
+    uint64_t key_updates_ = 0;         // of the peer's
+    std::string broken_rule_;          // by the peer; empty: none
+    bool wire_ended_ = false;          // the library was notified
     bool wire_broken_ = false;
 };
 

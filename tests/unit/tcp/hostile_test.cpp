@@ -194,3 +194,26 @@ TEST_CASE("a turn reads few TLS records of a peer that encrypts each byte by its
         CHECK((p.b.got[Class::bulk] == bytes));
     }
 }
+
+TEST_CASE("a turn reads little of a handshake, and all of them not much more than certificates take",
+          "[tcp][B5][B9]") {
+    TcpPair p;
+    p.b.start(tcp::Mode::tls, std::nullopt);
+    // The longest ClientHello that the TLS library takes, with a record for each of its bytes (RFC 8446
+    // 4, 5.1).
+    std::vector<std::byte> message(131'000);
+    message[0] = message[1] = std::byte{1};
+    message[2] = std::byte{(131'000 - 4) >> 8 & 0xff};
+    message[3] = std::byte{(131'000 - 4) & 0xff};
+    for (const std::byte b : message)
+        for (const std::byte x : {std::byte{0x16}, std::byte{3}, std::byte{3}, std::byte{0}, std::byte{1}, b})
+            p.forth.bytes.push_back(x);
+    const size_t sent = p.forth.bytes.size();
+    for (size_t left = sent; !p.b.machine->ended(); left = p.forth.bytes.size()) {
+        p.b.turn(p.now);
+        REQUIRE(left - p.forth.bytes.size() <= 8 * 1024);
+        REQUIRE((p.forth.bytes.size() < left || p.b.machine->ended()));
+    }
+    CHECK(p.b.machine->ended()->reason == "TLS: the peer's handshake is too long");
+    CHECK(sent - p.forth.bytes.size() == 64 * 1024);
+}
