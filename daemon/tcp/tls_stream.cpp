@@ -25,7 +25,7 @@ constexpr uint64_t bytes_per_key_update = 1u << 20;
 // all, and most take one call.
 constexpr size_t handshake_bytes_max = 64 * 1024, handshake_bytes_per_call = 8 * 1024;
 
-// SSL_get_error() asks for an empty queue. To see that it is costs a tenth of emptying it.
+// SSL_get_error() asks for an empty queue. To see that it is empty costs less than to empty it.
 void forget_errors() {
     if (ERR_peek_error() != 0) ERR_clear_error();
 }

@@ -22,7 +22,7 @@ from harness.system import run_in
 BULK_PORT = PORT + 1
 ENDS_SECONDS = 10  # a dial that is not answered is given up before
 LOG_LINES_MAX = 80
-ANSWER, CLASS_BULK = 17, 3
+ANSWER, CLASS_BULK, UNKNOWN = 17, 3, 99
 
 
 def record(kind, payload, length=None):
@@ -108,7 +108,7 @@ def announces_too_much(sock, certificates):
 def writes_without_end(sock, certificates):
     stream = secured(sock, certificates["own"])
     while True:
-        stream.sendall(record(ANSWER, bytes(112), length=1))
+        stream.sendall(record(UNKNOWN, bytes(112)))
 
 
 def secured(sock, certificate, version=ssl.TLSVersion.TLSv1_3, alpn="nexar-bulk/2"):
@@ -233,7 +233,7 @@ def test_a_node_that_breaks_the_attach_loses_that_connection_only(cluster):
     """[B2] [B4]"""
     suffers(cluster, {answers_with_a_wrong_proof: "the peer's attach proof is wrong", reflects: "a record that has no place here",
                       sends_data_early: "data before the attach", announces_too_much: "a record that is too long",
-                      writes_without_end: "a record ", never_answers: "tcp not answered at "})
+                      writes_without_end: "a record of an unknown kind", never_answers: "tcp not answered at "})
 
 
 main(globals(), NEXAR_ENABLE_TCP_BULK_SIDECAR="true")
