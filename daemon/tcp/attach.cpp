@@ -86,7 +86,7 @@ Result<Proof> read_proof(Bytes bytes) {
 
 void AttachKeys::add(const Incarnation& of, const AttachKey& key) {
     if (keys[0] == key && incarnation == of) return;
-    if (incarnation != of) keys = {};
+    if (incarnation != of) forget();
     incarnation = of;
     keys[1] = keys[0];
     keys[0] = key;
@@ -98,9 +98,15 @@ const AttachKey* AttachKeys::find(const AttachKeyId& id) const {
     return nullptr;
 }
 
-AttachKeys::~AttachKeys() {
-    for (auto& key : keys)
+void AttachKeys::forget() {
+    for (auto& key : keys) {
         if (key) wipe(MutableBytes(*key));
+        key.reset();
+    }
+}
+
+AttachKeys::~AttachKeys() {
+    forget();
 }
 
 }  // namespace nexar::tcp

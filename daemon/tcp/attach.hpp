@@ -72,6 +72,9 @@ struct AttachKeys {
     void add(const Incarnation& of, const AttachKey& key);
     const AttachKey* find(const AttachKeyId& id) const;  // null: none of them
     ~AttachKeys();
+
+  private:
+    void forget();
 };
 
 // What a connection asks while it attaches. Thread: the connection's.

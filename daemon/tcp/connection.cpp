@@ -212,7 +212,8 @@ void Connection::on_acknowledge(Bytes payload) {
         return fail(CloseCode::bad_record, "an acknowledgement of a wrong size", here);
     std::memcpy(come.data(), payload.data(), sizeof come);
     for (size_t c = 0; c < class_count; ++c) {
-        if (come[c] > written_[c] || come[c] < acknowledged_[c])
+        const uint64_t left = written_[c] - out_[c].bytes();  // what is queued has not left
+        if (come[c] > left || come[c] < acknowledged_[c])
             return fail(CloseCode::bad_record, "an acknowledgement of what was not sent", here);
         acknowledged_[c] = come[c];
     }

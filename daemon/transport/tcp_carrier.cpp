@@ -382,7 +382,7 @@ bool TcpCarrier::flush(Time now, Conn& conn, connections::CarrierEvents& events)
 void TcpCarrier::end(Time now, Conn& conn, connections::CarrierEvents& events) {
     half_open_.remove(conn.id);
     connections::ClosedBy why{0, conn.failure, {}, false};
-    if (conn.machine && conn.machine->ended()) {
+    if (conn.failure.empty() && conn.machine && conn.machine->ended()) {
         const tcp::Ended& ended = *conn.machine->ended();
         why = {ended.code, ended.cause, ended.reason, ended.by_peer};
     }
@@ -390,12 +390,23 @@ void TcpCarrier::end(Time now, Conn& conn, connections::CarrierEvents& events) {
         events.on_closed(now, public_id(conn.id), why);
     if (!conn.machine || !conn.machine->ended() || !conn.machine->ended()->is_ours) return drop(conn);
     if (!std::exchange(conn.lingers, true)) {
-        if (lingering_.size() >= lingering_max)
-            if (Conn* oldest = find(lingering_.front().second)) drop(*oldest);
         lingering_.emplace_back(now + linger, conn.id);
+        if (lingering_.size() > lingering_max) {
+            Conn& displaced = displaced_lingerer();
+            const bool is_this = &displaced == &conn;
+            drop(displaced);
+            if (is_this) return;
+        }
     }
     if (conn.machine->is_done()) conn.socket.end_sending();
     watch(conn);
+}
+
+// Unidentified peers end connections in any number; that displaces no member's, whose end has a reason.
+TcpCarrier::Conn& TcpCarrier::displaced_lingerer() const {
+    const auto unidentified =
+        std::ranges::find_if(lingering_, [this](const auto& row) { return !find(row.second)->connected; });
+    return *find((unidentified != lingering_.end() ? *unidentified : lingering_.front()).second);
 }
 
 void TcpCarrier::drop(Conn& conn) {

@@ -72,6 +72,7 @@ class TcpCarrier final : public connections::Carrier, private tcp::KeyRing {
     // for them; false: they are accepted again.
     std::optional<bool> poll_accept_pause() { return std::exchange(accept_news_, std::nullopt); }
     Time wake_at() const;
+    size_t half_open() const { return half_open_.size(); }  // accepted, and not attached yet
 
   private:
     class Conn;
@@ -96,6 +97,7 @@ class TcpCarrier final : public connections::Carrier, private tcp::KeyRing {
     void note_ack(Conn& conn);
     bool flush(Time now, Conn& conn, connections::CarrierEvents& events);
     void end(Time now, Conn& conn, connections::CarrierEvents& events);
+    Conn& displaced_lingerer() const;
     void drop(Conn& conn);
     void watch(Conn& conn);
     void on_time(Time now);

@@ -1,6 +1,7 @@
 // The attach proof: every part of its terms counts.
 #include "tcp/attach.hpp"
 
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <vector>
 
@@ -62,4 +63,22 @@ TEST_CASE("a key's name shows nothing of it, and differs", "[tcp][B3]") {
     CHECK(keys.find(id_of(b)));
     keys.add({2, 1}, b);  // another incarnation: no key of the one before
     CHECK_FALSE(keys.find(id_of(a)));
+}
+
+TEST_CASE("keys of another incarnation are overwritten", "[tcp][B3]") {
+    AttachKeys keys;
+    AttachKey first, second, third;
+    first.fill(std::byte{0xa5});
+    second.fill(std::byte{0x5a});
+    third.fill(std::byte{0x33});
+    keys.add({1, 1}, first);
+    keys.add({1, 1}, second);
+    const AttachKeyId older = id_of(first);
+    REQUIRE(keys.find(older) != nullptr);
+    keys.add({1, 2}, third);
+    CHECK(keys.find(older) == nullptr);
+    const auto bytes = std::as_bytes(std::span(&keys, 1));
+    CHECK(std::ranges::search(bytes, first).empty());
+    CHECK(std::ranges::search(bytes, second).empty());
+    CHECK_FALSE(std::ranges::search(bytes, third).empty());
 }

@@ -7,6 +7,7 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include "pair.hpp"
+#include "tcp/crc32c.hpp"
 
 using namespace nexar;
 using namespace nexar::test;
@@ -150,6 +151,35 @@ TEST_CASE("without TLS a record is no longer than what is kept of it until its c
     REQUIRE(p.b.machine->ended());
     CHECK(p.b.machine->ended()->reason == "a record that is too long");
     CHECK(p.b.got.empty());
+}
+
+TEST_CASE("what waits in a queue cannot have come", "[tcp][B4]") {
+    for (const bool is_queued : {false, true}) {
+        TcpPair p;
+        p.start(tcp::Mode::plain);
+        p.run();
+        REQUIRE(p.open());
+        if (is_queued) p.forth.room = 0;
+        const std::vector<std::byte> chunk(100'000);
+        const Bytes part(chunk);
+        for (int i = 0; i < 3; ++i) {  // the first record of them waits in the stream
+            p.a.machine->write(Class::bulk, std::span(&part, 1));
+            p.a.turn(p.now);
+        }
+        std::vector<std::byte> record(sizeof(tcp::RecordHead) + 4 * sizeof(uint64_t));
+        const tcp::RecordHead head{static_cast<uint8_t>(tcp::RecordKind::acknowledge), 0, 0,
+                                   4 * sizeof(uint64_t)};
+        const std::array<uint64_t, 4> come{0, 0, 0, 3 * chunk.size()};
+        std::memcpy(record.data(), &head, sizeof head);
+        std::memcpy(record.data() + sizeof head, come.data(), sizeof come);
+        const uint32_t checksum = tcp::crc32c(record);
+        const auto end = std::as_bytes(std::span(&checksum, 1));
+        record.insert(record.end(), end.begin(), end.end());
+        p.back.bytes.insert(p.back.bytes.end(), record.begin(), record.end());
+        p.a.turn(p.now);
+        REQUIRE(p.a.machine->ended().has_value() == is_queued);
+        if (is_queued) CHECK(p.a.machine->ended()->reason == "an acknowledgement of what was not sent");
+    }
 }
 
 namespace {

@@ -1,9 +1,11 @@
 // The TCP carrier over real sockets on loopback: attach, bytes, and what the kernel refuses.
 #include "transport/tcp_carrier.hpp"
 
+#include <netinet/in.h>
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -63,9 +65,9 @@ struct Side final : connections::CarrierEvents {
     }
     void on_room(ConnectionId) override {}
     void on_received(ConnectionId) override {}
-    void turn() {
-        carrier->receive(loop::Loop::now(), *this);
-        carrier->flush(loop::Loop::now(), *this);
+    void turn(Time now = loop::Loop::now()) {
+        carrier->receive(now, *this);
+        carrier->flush(now, *this);
     }
 };
 
@@ -116,6 +118,28 @@ Duration introducing(TcpCarrier& carrier) {
     }
     return least;
 }
+
+// Connects from 127.0.1.SITE, and sends the first byte of a TLS handshake.
+class Unidentified {
+  public:
+    Unidentified(uint8_t site, uint16_t port) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+        sockaddr_in from{}, to{};
+        from.sin_family = to.sin_family = AF_INET;
+        from.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 256 + site - 1u);
+        to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        to.sin_port = htons(port);
+        REQUIRE(::bind(fd_, reinterpret_cast<const sockaddr*>(&from), sizeof from) == 0);
+        REQUIRE(::connect(fd_, reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0);
+        REQUIRE(::send(fd_, "\x16", 1, 0) == 1);
+    }
+    Unidentified(Unidentified&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+    ~Unidentified() {
+        if (fd_ >= 0) ::close(fd_);
+    }
+
+  private:
+    int fd_;
+};
 
 // While it exists the process gets no further descriptor.
 struct NoDescriptors {
@@ -209,6 +233,57 @@ TEST_CASE("a close reaches a peer that sends without end", "[transport][B10]") {
         return !two.b.closed.empty();
     }));
     CHECK(two.b.closed.front() == "closed by the peer: kept another");
+}
+
+// They are of many sites, since one has few places [B5], and all have their time's end at once.
+TEST_CASE("unidentified connections that end in numbers displace no member's close", "[transport][B5][B10]") {
+    Two two;
+    two.introduce_at_a();
+    two.introduce_at_b();
+    two.dial();
+    REQUIRE(two.run([&] { return !two.a.open.empty() && !two.b.open.empty(); }));
+    const Time begin = loop::Loop::now();
+    std::vector<Unidentified> others;
+    for (uint8_t site = 1; site <= 6; ++site)
+        for (size_t i = 0; i < tcp::HalfOpen::per_site_max; ++i) others.emplace_back(site, two.ports[0]);
+    REQUIRE(others.size() > TcpCarrier::lingering_max);
+    while (two.a.carrier->half_open() < others.size()) two.a.turn(begin);
+    for (int i = 0; i < 16; ++i) two.a.turn(begin);  // their bytes have come, and some are read in each
+
+    const std::vector<std::byte> chunk(256 * 1024);
+    const Bytes part(chunk);
+    two.b.open.begin()->second->set_receiver(nullptr);
+    connections::CarriedConnection& closing = *two.a.open.begin()->second;
+    while (closing.room(Class::bulk) >= chunk.size()) {  // until nothing is taken any more: its close waits
+        closing.write(Class::bulk, std::span(&part, 1));
+        two.a.carrier->flush(begin, two.a);
+    }
+    closing.close(19, "kept another");
+    two.b.open.begin()->second->write(Class::bulk, std::span(&part, 1));  // a reset would follow a drop
+    two.b.carrier->flush(begin, two.b);
+    two.a.turn(begin + tcp::HalfOpen::patience - 100ms);
+    REQUIRE(two.a.carrier->half_open() == others.size());
+    two.a.turn(begin + tcp::HalfOpen::patience);
+    REQUIRE(two.a.carrier->half_open() == 0);
+
+    struct Bin final : connections::Receiver {
+        void on_bytes(Class, Bytes) override {}
+    } bin;
+    two.b.open.begin()->second->set_receiver(&bin);
+    while (two.b.closed.empty()) {
+        two.a.turn(begin + tcp::HalfOpen::patience);
+        two.b.turn();
+    }
+    CHECK(two.b.closed.front() == "closed by the peer: kept another");
+}
+
+TEST_CASE("a dial that nobody answers says no more than that", "[transport]") {
+    Two two;
+    two.introduce_at_a();
+    two.dial();  // nobody turns at the other end: the kernel accepts, and no byte comes
+    const Time begin = loop::Loop::now();
+    while (two.a.closed.empty()) two.a.turn(begin + 1h);
+    CHECK(two.a.closed.front() == "tcp not answered");
 }
 
 TEST_CASE("without descriptors a newcomer waits, which keeps nobody awake and is reported once",
