@@ -16,7 +16,7 @@ import quic_limit
 from builds import FOLDER, Build
 from bystander import bystander
 from hosts import Failed
-from measure import OPERATIONS, WIDE_PERCENT, Nexar, Plan, Topology, bits_per_second, measure
+from measure import ON_REQUEST, OPERATIONS, WIDE_PERCENT, Nexar, Plan, Topology, bits_per_second, measure
 from peers import COMPETITORS, advice, chosen
 from plot import plot
 from urgency import urgency
@@ -46,8 +46,8 @@ def sizes_from(text):
 
 
 def operations_from(text):
-    if not set(text.split(",")) <= set(OPERATIONS):
-        raise argparse.ArgumentTypeError(f"'{text}': want some of {','.join(OPERATIONS)}")
+    if not set(text.split(",")) <= {*OPERATIONS, *ON_REQUEST}:
+        raise argparse.ArgumentTypeError(f"'{text}': want some of {','.join((*OPERATIONS, *ON_REQUEST))}")
     return tuple(text.split(","))
 
 
@@ -93,7 +93,8 @@ def parse():
                         help="each host sends and receives so much at most, such as 1gbit or 100mbit (none: as fast as "
                         "the machine)")
     parser.add_argument("--operations", type=operations_from, default=OPERATIONS, metavar="LIST",
-                        help=f"default {','.join(OPERATIONS)}")
+                        help=f"default {','.join(OPERATIONS)}; {','.join(ON_REQUEST)}: "
+                        "all_reduce after 10 ms of sleep")
     parser.add_argument("--plot", metavar="DIR", type=pathlib.Path, help="write pictures there (Debian: "
                         "python3-matplotlib): time over bytes")
     parser.add_argument("--json", metavar="FILE", type=pathlib.Path, help="write everything there, too")

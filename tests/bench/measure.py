@@ -14,6 +14,7 @@ Setting = namedtuple("Setting", "topology link")  # link: a rate such as "1gbit"
 Times = namedtuple("Times", "microseconds messages application daemons")  # the last two: processor seconds, all turns
 MEMORY = ("alloc", "ordinary")
 OPERATIONS = ("all_reduce", "latency", "stream")
+ON_REQUEST = ("idle",)  # what tests/bench/measured.hpp measures besides
 # Messages are between two ranks: other topologies would say the same again.
 MESSAGES_ON = (Topology(1, 2), Topology(2, 1))
 LONGEST_SECONDS = 300  # for one round
@@ -29,7 +30,7 @@ def bits_per_second(link):
 class Nexar:
     """A build as a competitor: it has the cluster's daemons."""
 
-    kind, memory, operations = "nexar", MEMORY, OPERATIONS
+    kind, memory, operations = "nexar", MEMORY, (*OPERATIONS, *ON_REQUEST)
 
     def __init__(self, name, build, client):
         self.name, self.build, self.client = name, build, client
@@ -43,7 +44,7 @@ class Nexar:
 
 
 def operations_on(topology):
-    return OPERATIONS if topology in MESSAGES_ON else ("all_reduce",)
+    return (*OPERATIONS, *ON_REQUEST) if topology in MESSAGES_ON else ("all_reduce", *ON_REQUEST)
 
 
 class Plan:

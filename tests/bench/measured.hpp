@@ -1,12 +1,14 @@
 // What every program of tools/bench measures, and how: nexar, its peers and the limits are measured by the
 // same lines, so that their times can be compared.
 //
-//   PROGRAM [--operations all_reduce,latency,stream] [--memory alloc,ordinary] [--bytes 8,4096]
+//   PROGRAM [--operations all_reduce,idle,latency,stream] [--memory alloc,ordinary] [--bytes 8,4096]
 //           [--only OPERATION:MEMORY:BYTES,...] [--seconds PER-MEASUREMENT] [--repetitions AT-MOST]
 //
 // Rank 0 prints a JSON object per measurement: all times, in microseconds. all_reduce: the call on rank 0, in
-// place, after a barrier. latency: half of a message's way from rank 0 to the last rank and back. stream:
-// that many messages from rank 0 to the last, begun at once, until the last rank says that it has them all.
+// place, after a barrier. idle: the same after all ranks have slept for 10 ms, from the last one's call to
+// rank 0's return (the ranks are on one machine, and have one clock). latency: half of a message's way from
+// rank 0 to the last rank and back. stream: that many messages from rank 0 to the last, begun at once, until
+// the last rank says that it has them all.
 //
 // With the times come processor seconds, of all counted turns together: application_seconds is what every
 // rank used within its own call, daemon_seconds what the processes in BENCH_DAEMONS (their numbers, with
@@ -27,12 +29,14 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace measured {
 
 inline constexpr size_t mebibyte = size_t{1} << 20;
 inline constexpr uint32_t message_tag = 1, total_tag = 1000;  // a stream has its messages' numbers
+inline constexpr std::chrono::milliseconds idle_pause{10};
 
 [[noreturn]] inline void fail(const std::string& words) {
     std::fprintf(stderr, "bench: %s\n", words.c_str());
@@ -201,6 +205,9 @@ class Measurements {
         if (operation == "all_reduce") {
             Buffer buffer(job_, memory, bytes);
             turns = repeated(bytes, [&](uint64_t turn) { return all_reduce(buffer, turn); });
+        } else if (operation == "idle") {
+            Buffer buffer(job_, memory, bytes);
+            turns = repeated(bytes, [&](uint64_t turn) { return all_reduce_after_pause(buffer, turn); });
         } else if (operation == "latency") {
             Buffer out(job_, memory, bytes), in(job_, memory, bytes);
             turns = repeated(bytes, [&](uint64_t turn) { return latency(out, in, turn); });
@@ -209,22 +216,57 @@ class Measurements {
             Buffer buffer(job_, memory, bytes * messages);
             turns = repeated(bytes, [&](uint64_t turn) { return stream(buffer, messages, turn); });
         } else {
-            fail("unknown operation '" + operation + "' (allowed: all_reduce, latency, stream)");
+            fail("unknown operation '" + operation + "' (allowed: all_reduce, idle, latency, stream)");
         }
         print(operation, memory, bytes, messages, turns);
     }
 
     Taken all_reduce(Buffer<Job>& buffer, uint64_t turn) {
-        float* const values = buffer.floats();
-        const auto own = static_cast<float>(job_.rank);
-        for (size_t i = 0; i < buffer.size(); ++i) values[i] = summand(i, turn) + own;
+        fill_summands(buffer, turn);
         job_.barrier();
-        const Taken took = taken_by(processors_, [&] { job_.all_reduce(values, buffer.size()); });
+        const Taken took = taken_by(processors_, [&] { job_.all_reduce(buffer.floats(), buffer.size()); });
+        check_sums(buffer, turn);
+        return took;
+    }
+
+    Taken all_reduce_after_pause(Buffer<Job>& buffer, uint64_t turn) {
+        fill_summands(buffer, turn);
+        job_.barrier();
+        std::this_thread::sleep_for(idle_pause);
+        const uint64_t begin = clock_ns();
+        uint64_t end = 0;
+        Taken took = taken_by(processors_, [&] {
+            job_.all_reduce(buffer.floats(), buffer.size());
+            end = clock_ns();
+        });
+        check_sums(buffer, turn);
+        took.microseconds = static_cast<double>(end - latest(begin)) / 1e3;
+        return took;
+    }
+    static uint64_t clock_ns() {
+        return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+    }
+    // At rank 0: of all ranks.
+    uint64_t latest(uint64_t own) {
+        if (job_.rank != 0) job_.send(&own, sizeof own, 0, total_tag);
+        uint64_t other = 0;
+        for (uint32_t rank = 1; job_.rank == 0 && rank < job_.size; ++rank) {
+            job_.recv(&other, sizeof other, rank, total_tag);
+            own = std::max(own, other);
+        }
+        return own;
+    }
+
+    void fill_summands(Buffer<Job>& buffer, uint64_t turn) {
+        const auto own = static_cast<float>(job_.rank);
+        for (size_t i = 0; i < buffer.size(); ++i) buffer.floats()[i] = summand(i, turn) + own;
+    }
+    void check_sums(Buffer<Job>& buffer, uint64_t turn) {
+        const float* const values = buffer.floats();
         const auto ranks = static_cast<float>(job_.size), rest = ranks * (ranks - 1) / 2;
         size_t wrong = 0;
         for (size_t i = 0; i < buffer.size(); ++i) wrong += values[i] != summand(i, turn) * ranks + rest;
         if (wrong != 0) fail("all_reduce: " + std::to_string(wrong) + " wrong elements");
-        return took;
     }
 
     // There and back between rank 0 and the last rank; the others only wait.

@@ -12,8 +12,9 @@ import tempfile
 
 from builds import FOLDER
 from hosts import Failed, Process
+from measure import ON_REQUEST, OPERATIONS
 
-ALL = ("all_reduce", "latency", "stream")
+EVERY = (*OPERATIONS, *ON_REQUEST)
 COMPILE_SECONDS = 120
 FLAGS = ("-std=c++20", "-O2")
 # A process of one host: with the host's own name, so that no launcher takes two hosts for one.
@@ -105,7 +106,7 @@ class Competitor:
 
     memory = ("ordinary",)
 
-    def __init__(self, name, kind, source, compiler, launch, packages=(), libraries=(), version=None, operations=ALL,
+    def __init__(self, name, kind, source, compiler, launch, packages=(), libraries=(), version=None, operations=EVERY,
                  suits=lambda topology: True):
         self.name, self.kind, self.source, self.compiler, self.launch = name, kind, source, compiler, launch
         self.packages, self.libraries, self.version = packages, libraries, version
@@ -146,7 +147,7 @@ class Limit(Competitor):
 
     def __init__(self, name, *arguments):
         super().__init__(name, "limit", "raw_stream.cpp", "", lambda job, command: direct(job, [command[0], *arguments,
-                         *command[1:]]), operations=("all_reduce",), suits=lambda topology: topology == (2, 1))
+                         *command[1:]]), operations=("all_reduce", *ON_REQUEST), suits=lambda topology: topology == (2, 1))
 
     def compile(self, folder):
         program = FOLDER.parents[1] / "build/release/tests/bench/raw_stream"
