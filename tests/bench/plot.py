@@ -1,5 +1,11 @@
-"""Pictures of what tools/bench measured: time over bytes, both logarithmic, a picture per operation, topology and link."""
+"""Pictures of what tools/bench measured: time over bytes, both logarithmic, a picture per operation, topology and link.
+
+    tests/bench/plot.py FOLDER FILE...      draws them into FOLDER from what tools/bench --json wrote
+"""
 import collections
+import json
+import pathlib
+import sys
 
 Point = collections.namedtuple("Point", "bytes median low high wide")  # microseconds
 
@@ -60,3 +66,18 @@ def plot(rows, limits, folder):
         files.append(folder / file_name(*key))
         draw(pyplot, key, picture, limits, files[-1])
     return files
+
+
+def main(folder, *names):
+    for name in names:
+        kept = json.loads(pathlib.Path(name).read_text())
+        limits = {each["name"] for each in kept["competitors"] if each["kind"] == "limit"}
+        if not (files := plot(kept["clusters"], limits, pathlib.Path(folder))):
+            sys.exit("plot: no matplotlib (Debian: python3-matplotlib)")
+        print(*files, sep="\n")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 3:
+        sys.exit(__doc__)
+    main(*sys.argv[1:])
