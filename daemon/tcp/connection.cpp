@@ -334,44 +334,6 @@ bool Connection::write_record(RecordQueue& queue) {
     return step == Stream::Step::done;
 }
 
-// What was queued before goes before it.
-bool Connection::may_write_directly(size_t bytes) {
-    if (!allows_direct_ || bytes < direct_bytes_min || bytes > whole_payload_max) return false;
-    if (stream_->wants_writable()) return false;
-    return send_queued(direct_bytes_per_turn) == Sent::all && !ended_;
-}
-
-// One record, in TLS records of 2^14 bytes; only what is in smaller pieces is copied before it is encrypted.
-void Connection::write_directly(Class cls, std::span<const Bytes> parts, size_t bytes) {
-    const RecordHead head{static_cast<uint8_t>(cls), record_ends_write, 0, static_cast<uint32_t>(bytes)};
-    auto& scratch = shared_->write_scratch;
-    std::memcpy(scratch.data(), &head, sizeof head);
-    size_t used = sizeof head;
-    Stream::Step step = Stream::Step::done;
-    const auto put = [&](Bytes record) {
-        if (step != Stream::Step::failed) step = stream_->write(record);
-    };
-    for (Bytes part : parts) {
-        while (!part.empty()) {
-            const bool is_whole = used == 0 && part.size() >= tls_record_max;
-            const Bytes piece = part.first(std::min(part.size(), tls_record_max - used));
-            part = part.subspan(piece.size());
-            if (is_whole) {
-                put(piece);
-                continue;
-            }
-            std::memcpy(scratch.data() + used, piece.data(), piece.size());
-            used += piece.size();
-            if (used == tls_record_max) put(Bytes(scratch).first(std::exchange(used, 0)));
-        }
-    }
-    if (used > 0) put(Bytes(scratch).first(used));
-    if (step != Stream::Step::failed) step = stream_->flush();
-    written_[index_of(cls)] += bytes;
-    direct_bytes_ += bytes;
-    if (step == Stream::Step::failed) lost(stream_->why());
-}
-
 // The most urgent class first.
 Connection::Sent Connection::send_queued(size_t quantum) {
     size_t sent = 0;

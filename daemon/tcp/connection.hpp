@@ -55,6 +55,7 @@ struct Shared {
     RecordPool pool;
     // Of one call each. Two, since the receiver may write while it takes what was read.
     std::array<std::byte, tls_record_max> read_scratch, write_scratch;
+    std::array<std::byte, RecordPool::record_bytes> plain_scratch;  // of what is written without TLS
     NodeId self;
     Incarnation incarnation;
     uint16_t shard = 0;
@@ -104,7 +105,7 @@ class Connection {
     bool wrote_directly() const { return direct_bytes_ > 0; }
     // What one write() has is encrypted at once, and what is more urgent waits behind it: for links where
     // that takes no time. Otherwise it waits in records, and only what the wire takes is encrypted.
-    void allow_direct(bool allowed) { allows_direct_ = allowed && mode_ == Mode::tls; }
+    void allow_direct(bool allowed) { allows_direct_ = allowed; }
     Time ack_at() const { return ack_at_; }  // flush() is to be called by then
 
     size_t room(Class cls) const;
@@ -154,6 +155,8 @@ class Connection {
     bool write_record(RecordQueue& queue);
     bool may_write_directly(size_t bytes);
     void write_directly(Class cls, std::span<const Bytes> parts, size_t bytes);
+    Stream::Step encrypt_whole(Class cls, std::span<const Bytes> parts, size_t bytes);
+    Stream::Step send_checked(Class cls, std::span<const Bytes> parts);
     enum class Sent : uint8_t { all, blocked, more };
     Sent send_queued(size_t quantum);
     void fail(CloseCode code, std::string reason, const char* cause);

@@ -46,9 +46,11 @@ Stream::Step PlainStream::read(MutableBytes into, size_t& filled) {
     return Step::done;
 }
 
-Stream::Step PlainStream::append_and_flush(Bytes record) {
+// What is unsent is so because the wire took no more.
+Stream::Step PlainStream::write(Bytes record) {
+    if (!has_unsent()) return send_directly(record);
     append(record);
-    return takes_more() ? Step::done : flush();
+    return Step::blocked;
 }
 
 }  // namespace nexar::tcp

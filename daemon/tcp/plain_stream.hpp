@@ -22,13 +22,9 @@ class PlainStream final : public Stream {
     std::optional<NodeId> peer() const override { return std::nullopt; }
     std::vector<std::byte> binding() const override { return std::vector<std::byte>(32); }
     Step read(MutableBytes into, size_t& filled) override;
-    Step write(Bytes record) override {
-        return has_unsent() ? append_and_flush(record) : send_directly(record);
-    }
+    Step write(Bytes record) override;
 
   private:
-    Step append_and_flush(Bytes record);
-
     bool dials_;
     bool opened_ = false;  // the magic was sent, or read
     std::array<std::byte, magic.size()> theirs_{};

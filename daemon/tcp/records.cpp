@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "tcp/parts_reader.hpp"
+
 namespace nexar::tcp {
 
 const char* broken_rule(const RecordHead& head, size_t payload_max) {
@@ -17,38 +19,6 @@ const char* broken_rule(const RecordHead& head, size_t payload_max) {
     if (is_class(head.kind) && head.bytes == 0) return "an empty record";
     return nullptr;
 }
-
-namespace {
-
-// Copies parts one after the other, in pieces of any size.
-class PartsReader {
-  public:
-    explicit PartsReader(std::span<const Bytes> parts) : parts_(parts) {
-        for (const Bytes part : parts) left_ += part.size();
-    }
-    size_t left() const { return left_; }
-    void read(std::byte* into, size_t bytes) {
-        left_ -= bytes;
-        while (bytes > 0) {
-            const Bytes rest = parts_.front().subspan(from_);
-            const size_t n = std::min(rest.size(), bytes);
-            if (n != 0) std::memcpy(into, rest.data(), n);
-            into += n;
-            bytes -= n;
-            from_ += n;
-            if (from_ < parts_.front().size()) continue;
-            parts_ = parts_.subspan(1);
-            from_ = 0;
-        }
-    }
-
-  private:
-    std::span<const Bytes> parts_;
-    size_t from_ = 0;  // of the first one
-    size_t left_ = 0;
-};
-
-}  // namespace
 
 // Small writes share a record, so that a queue's memory is at most twice its bytes.
 bool RecordQueue::extend(uint8_t kind, std::span<const Bytes> parts, size_t payload_max) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -40,6 +41,7 @@ struct MemoryWire final : ByteWire {
     Pipe *in, *out;
     size_t piece = SIZE_MAX;  // at most so many bytes for each call
     bool broken = false;
+    std::function<void()> on_send;  // before each call
     MemoryWire(Pipe& i, Pipe& o) : in(&i), out(&o) {}
     Moved receive(MutableBytes into) override {
         if (broken) return {0, State::broken};
@@ -50,6 +52,7 @@ struct MemoryWire final : ByteWire {
         return {n, State::moved};
     }
     Moved send(Bytes bytes) override {
+        if (on_send) on_send();
         if (broken) return {0, State::broken};
         const size_t n = std::min({bytes.size(), out->room - std::min(out->room, out->bytes.size()), piece});
         if (n == 0) return {};
