@@ -292,7 +292,7 @@ void Connection::write(Class cls, std::span<const Bytes> parts) {
     if (ended_) return;  // by what was to leave before it
     RecordQueue& queue = out_[index_of(cls)];
     const size_t before = queue.bytes();
-    queue.append(static_cast<uint8_t>(cls), parts, mode_ == Mode::tls ? tls_payload_max : plain_payload_max,
+    queue.append(static_cast<uint8_t>(cls), parts, mode_ == Mode::tls ? tls_payload_max : plain_payload_sent,
                  shared_->pool);
     written_[index_of(cls)] += queue.bytes() - before;
     if (queue.bytes() > shared_->send_buffer_max[index_of(cls)])

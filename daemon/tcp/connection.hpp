@@ -55,7 +55,7 @@ struct Shared {
     RecordPool pool;
     // Of one call each. Two, since the receiver may write while it takes what was read.
     std::array<std::byte, tls_record_max> read_scratch, write_scratch;
-    std::array<std::byte, RecordPool::record_bytes> plain_scratch;  // of what is written without TLS
+    std::array<std::byte, plain_record_max> plain_scratch;  // of what is written without TLS
     NodeId self;
     Incarnation incarnation;
     uint16_t shard = 0;

@@ -64,7 +64,7 @@ Stream::Step Connection::send_checked(Class cls, std::span<const Bytes> parts) {
     std::byte* const record = shared_->plain_scratch.data();
     PartsReader reader(parts);
     while (reader.left() > 0) {
-        const size_t payload = std::min(reader.left(), plain_payload_max);
+        const size_t payload = std::min(reader.left(), plain_payload_sent);
         const uint8_t flags = payload == reader.left() ? record_ends_write : uint8_t{0};
         const RecordHead head{static_cast<uint8_t>(cls), flags, 0, static_cast<uint32_t>(payload)};
         std::memcpy(record, &head, sizeof head);

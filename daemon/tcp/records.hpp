@@ -43,6 +43,12 @@ constexpr size_t tls_payload_max = tls_record_max - sizeof(RecordHead);
 constexpr size_t plain_payload_max = 64 * 1024;  // it is read whole before it is believed
 constexpr size_t control_payload_max = 1024;     // of what is no class
 constexpr size_t checksum_bytes = sizeof(uint32_t);
+// What is sent without TLS, with header and checksum: the kernel makes one packet of it, which on its way to
+// the device has at most 65,536 bytes with its headers, in whole segments, here of up to 9,000 bytes. Of a
+// few bytes more it makes a second packet, as costly as the first.
+constexpr size_t plain_record_max = 60 * 1024;
+constexpr size_t plain_payload_sent = plain_record_max - sizeof(RecordHead) - checksum_bytes;
+static_assert(plain_payload_sent <= plain_payload_max);
 
 // None, or the rule that the header breaks. `payload_max`: of a class's record.
 const char* broken_rule(const RecordHead& head, size_t payload_max);
@@ -83,7 +89,6 @@ class RecordQueue {
 // Buffers that all connections of a thread share. Bounded by what the connections' queues may hold.
 class RecordPool {
   public:
-    static constexpr size_t record_bytes = sizeof(RecordHead) + plain_payload_max + checksum_bytes;
     static constexpr size_t small_bytes = sizeof(RecordHead) + tls_payload_max + checksum_bytes;
     // Without TLS whole chunks arrive here before they are placed; longer writes arrive in parts.
     static constexpr size_t stage_bytes = 260 * 1024;
@@ -91,7 +96,7 @@ class RecordPool {
 
     RecordQueue::Record take(size_t payload_max) {
         const bool large = payload_max > tls_payload_max;
-        return {take_from(large ? large_ : small_, large ? record_bytes : small_bytes), 0, large};
+        return {take_from(large ? large_ : small_, large ? plain_record_max : small_bytes), 0, large};
     }
     void give(RecordQueue::Record record) {
         give_to(record.is_large ? large_ : small_, std::move(record.bytes));

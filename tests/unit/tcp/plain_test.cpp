@@ -57,14 +57,15 @@ std::vector<Seen> records_of(Bytes bytes) {
     return out;
 }
 
-constexpr size_t whole = tcp::plain_payload_max;
+constexpr size_t whole = tcp::plain_payload_sent;
 
 }  // namespace
 
 TEST_CASE("without TLS a write leaves at once as full records, and only the last one ends it",
           "[tcp][B4][B7]") {
-    for (const size_t size : {tcp::Connection::direct_bytes_min, whole - 1, whole, whole + 1, 2 * whole - 1,
-                              2 * whole, 2 * whole + 1, 4 * whole, 4 * whole + 120, tcp::whole_payload_max}) {
+    for (const size_t size : {tcp::Connection::direct_bytes_min, whole - 1, whole, whole + 1, 65'535uz,
+                              65'536uz, 65'537uz, 2 * whole - 1, 2 * whole, 2 * whole + 1, 131'072uz,
+                              4 * whole, 262'144uz + 120, tcp::whole_payload_max}) {
         CAPTURE(size);
         PlainPair p;
         const auto chunk = pattern(size, size);
@@ -90,6 +91,23 @@ TEST_CASE("without TLS a write leaves at once as full records, and only the last
         CHECK((p.b.got[Class::bulk] == chunk));
         CHECK_FALSE(p.ended());
     }
+}
+
+TEST_CASE("without TLS a record may be longer than those that this end sends", "[tcp][B4][B7]") {
+    PlainPair p;
+    const auto payload = pattern(tcp::plain_payload_max, 1);
+    const RecordHead head{static_cast<uint8_t>(Class::bulk), tcp::record_ends_write, 0,
+                          tcp::plain_payload_max};
+    const auto put = [&](const auto& value) {
+        const auto bytes = std::as_bytes(std::span(&value, 1));
+        p.forth.bytes.insert(p.forth.bytes.end(), bytes.begin(), bytes.end());
+    };
+    put(head);
+    p.forth.bytes.insert(p.forth.bytes.end(), payload.begin(), payload.end());
+    put(tcp::crc32c(p.forth.bytes));
+    p.b.turn(p.now);
+    CHECK((p.b.got[Class::bulk] == payload));
+    CHECK_FALSE(p.b.machine->ended());
 }
 
 TEST_CASE("what leaves directly without TLS arrives as it was written, whatever the wire takes of it",
