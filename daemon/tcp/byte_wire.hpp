@@ -22,6 +22,8 @@ class ByteWire {
         State state = State::blocked;
     };
     virtual Moved receive(MutableBytes into) = 0;
+    // As one piece, the second from where the first is full.
+    virtual Moved receive_two(MutableBytes first, MutableBytes second) = 0;
     virtual Moved send(Bytes bytes) = 0;
     virtual std::string why() const = 0;
 

@@ -31,17 +31,15 @@ Stream::Step PlainStream::read(MutableBytes into, size_t& filled) {
         }
         const MutableBytes rest = into.subspan(filled);
         const bool directly = rest.size() >= ahead_.size();
-        const ByteWire::Moved moved = wire().receive(directly ? rest : MutableBytes(ahead_));
+        const ByteWire::Moved moved = directly ? wire().receive_two(rest, ahead_) : wire().receive(ahead_);
         if (moved.state == ByteWire::State::blocked) return Step::blocked;
         if (moved.state == ByteWire::State::ended)
             return fail("the peer ended the connection without a close");
         if (moved.state == ByteWire::State::broken) return fail(wire().why());
-        if (directly) {
-            filled += moved.bytes;
-        } else {
-            ahead_from_ = 0;
-            ahead_to_ = moved.bytes;
-        }
+        const size_t placed = directly ? std::min(moved.bytes, rest.size()) : 0;
+        filled += placed;
+        ahead_from_ = 0;
+        ahead_to_ = moved.bytes - placed;
     }
     return Step::done;
 }

@@ -29,7 +29,8 @@ class PlainStream final : public Stream {
     bool opened_ = false;  // the magic was sent, or read
     std::array<std::byte, magic.size()> theirs_{};
     size_t theirs_bytes_ = 0;
-    // A header's read takes what follows it as well; a payload goes where it belongs.
+    // Each read takes what follows as well, so a record with its checksum takes one; its payload goes where
+    // it belongs.
     std::array<std::byte, 512> ahead_{};
     size_t ahead_from_ = 0, ahead_to_ = 0;
 };

@@ -5,6 +5,7 @@
 #include <linux/tcp.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <array>
@@ -72,9 +73,17 @@ std::optional<std::string> TcpSocket::connect_error() const {
 }
 
 tcp::ByteWire::Moved TcpSocket::receive(MutableBytes into) {
-    const ssize_t n = ::recv(fd_, into.data(), into.size(), 0);
-    if (n > 0) return {static_cast<size_t>(n), State::moved};
-    if (n == 0) return {0, State::ended};
+    return received(::recv(fd_, into.data(), into.size(), 0));
+}
+
+tcp::ByteWire::Moved TcpSocket::receive_two(MutableBytes first, MutableBytes second) {
+    const std::array<iovec, 2> parts = {{{first.data(), first.size()}, {second.data(), second.size()}}};
+    return received(::readv(fd_, parts.data(), parts.size()));
+}
+
+tcp::ByteWire::Moved TcpSocket::received(ssize_t bytes) {
+    if (bytes > 0) return {static_cast<size_t>(bytes), State::moved};
+    if (bytes == 0) return {0, State::ended};
     if (errno == EAGAIN || errno == EINTR) return {0, State::blocked};
     error_ = errno;
     return {0, State::broken};

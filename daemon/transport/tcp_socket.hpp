@@ -6,6 +6,8 @@
 // Source: tcp(7) (TCP_NODELAY, TCP_NOTSENT_LOWAT, TCP_INFO).
 #pragma once
 
+#include <sys/types.h>
+
 #include <memory>
 #include <optional>
 #include <string>
@@ -32,6 +34,7 @@ class TcpSocket final : public tcp::ByteWire {
     // After it became writable: nothing, or why the dial failed ("tcp refused").
     std::optional<std::string> connect_error() const;
     Moved receive(MutableBytes into) override;
+    Moved receive_two(MutableBytes first, MutableBytes second) override;
     Moved send(Bytes bytes) override;
     // The last send() found no memory: epoll may call the socket writable all the same.
     bool is_short() const { return short_; }
@@ -47,6 +50,8 @@ class TcpSocket final : public tcp::ByteWire {
     Duration rtt() const;     // zero: not measured
 
   private:
+    Moved received(ssize_t bytes);
+
     int fd_;  // -1: moved away
     int error_ = 0;
     int unsent_limit_ = static_cast<int>(tcp::unsent_min);

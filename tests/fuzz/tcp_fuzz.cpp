@@ -26,6 +26,11 @@ struct Wire final : ByteWire {
         from += n;
         return {n, State::moved};
     }
+    Moved receive_two(MutableBytes first, MutableBytes second) override {
+        Moved moved = receive(first);
+        if (moved.bytes == first.size()) moved.bytes += receive(second).bytes;
+        return moved;
+    }
     Moved send(Bytes bytes) override {
         out->insert(out->end(), bytes.begin(), bytes.end());
         return {bytes.size(), State::moved};

@@ -41,15 +41,26 @@ struct MemoryWire final : ByteWire {
     Pipe *in, *out;
     size_t piece = SIZE_MAX;  // at most so many bytes for each call
     bool broken = false;
+    size_t calls = 0;               // that received
     std::function<void()> on_send;  // before each call
     MemoryWire(Pipe& i, Pipe& o) : in(&i), out(&o) {}
     Moved receive(MutableBytes into) override {
+        ++calls;
         if (broken) return {0, State::broken};
         const size_t n = std::min({into.size(), in->bytes.size(), piece});
         if (n == 0) return {0, in->ended ? State::ended : State::blocked};
         std::copy_n(in->bytes.begin(), n, into.begin());
         in->bytes.erase(in->bytes.begin(), in->bytes.begin() + static_cast<ptrdiff_t>(n));
         return {n, State::moved};
+    }
+    Moved receive_two(MutableBytes first, MutableBytes second) override {
+        Moved moved = receive(first);
+        const size_t left = std::min(second.size(), piece - std::min(piece, moved.bytes));
+        if (moved.state == State::moved && moved.bytes == first.size() && left > 0) {
+            --calls;
+            moved.bytes += receive(second.first(left)).bytes;
+        }
+        return moved;
     }
     Moved send(Bytes bytes) override {
         if (on_send) on_send();

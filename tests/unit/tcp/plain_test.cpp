@@ -110,6 +110,17 @@ TEST_CASE("without TLS a record may be longer than those that this end sends", "
     CHECK_FALSE(p.b.machine->ended());
 }
 
+TEST_CASE("without TLS a record is read with its checksum and the next header by one call", "[tcp]") {
+    PlainPair p;
+    const auto chunk = pattern(8 * whole, 1);
+    p.write(Class::bulk, Bytes(chunk).first(4 * whole));
+    p.write(Class::bulk, Bytes(chunk).subspan(4 * whole));
+    const size_t before = p.b.wire.calls;
+    p.b.machine->on_readable(p.now, 1u << 20);
+    CHECK((p.b.got[Class::bulk] == chunk));
+    CHECK(p.b.wire.calls - before == 1 + 8 + 1);  // the first header, the records, nothing more
+}
+
 TEST_CASE("what leaves directly without TLS arrives as it was written, whatever the wire takes of it",
           "[tcp][B7]") {
     for (const size_t piece : {SIZE_MAX, size_t{70'000}, size_t{40'000}, size_t{5000}, size_t{511}})
