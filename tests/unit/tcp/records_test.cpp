@@ -20,14 +20,15 @@ TEST_CASE("CRC-32C has the values of RFC 3720", "[tcp][B7]") {
     CHECK(crc32c(Bytes(rising).subspan(5), crc32c(Bytes(rising).first(5))) == 0x46dd794e);
 }
 
-TEST_CASE("CRC-32C of any length and in any parts is that of its definition", "[tcp][B7]") {
+TEST_CASE("CRC-32C of any length and in any parts is that of its definition, in each way", "[tcp][B7]") {
     std::mt19937 random(1);
     std::vector<std::byte> bytes(70'000);
     for (std::byte& b : bytes) b = static_cast<std::byte>(random());
     uint32_t c = ~0u;  // bit by bit
     size_t done = 0;
     for (const size_t size :
-         {1uz, 7uz, 8uz, 2048uz, 6143uz, 6144uz, 6145uz, 6151uz, 12288uz, 65536uz, 69999uz, 70000uz}) {
+         {1uz,   7uz,    8uz,    255uz,  256uz,  257uz,  511uz,   512uz,   575uz,   576uz,
+          583uz, 2048uz, 6143uz, 6144uz, 6145uz, 6151uz, 12288uz, 65536uz, 69999uz, 70000uz}) {
         for (; done < size; ++done) {
             c ^= static_cast<uint32_t>(bytes[done]);
             for (int bit = 0; bit < 8; ++bit) c = (c >> 1) ^ ((c & 1) != 0 ? 0x82f63b78 : 0);
@@ -38,6 +39,8 @@ TEST_CASE("CRC-32C of any length and in any parts is that of its definition", "[
         for (int i = 0; i < 20; ++i) {
             const size_t cut = random() % (size + 1);
             CHECK(crc32c(all.subspan(cut), crc32c(all.first(cut))) == ~c);
+            for (const Crc32c way : crc32c_ways())
+                CHECK(way(all.subspan(cut), way(all.first(cut), ~0u)) == c);
         }
     }
 }
