@@ -39,7 +39,7 @@ class Stream {
     // `blocked`: the wire takes no more now; what was written waits here. Beyond that a caller writes at most
     // one record of the framing.
     virtual Step write(Bytes record) = 0;
-    bool takes_more() const { return out_.size() - sent_ < out_bytes_max; }
+    bool takes_more() const { return unsent() < out_bytes_max; }
     // `done`: all that was written has left for the wire.
     Step flush();
     bool wants_writable() const { return blocked_; }
@@ -51,7 +51,8 @@ class Stream {
 
     explicit Stream(ByteWire& wire) : wire_(&wire) {}
     void append(Bytes bytes) { out_.insert(out_.end(), bytes.begin(), bytes.end()); }
-    bool has_unsent() const { return sent_ < out_.size(); }
+    size_t unsent() const { return out_.size() - sent_; }
+    bool has_unsent() const { return unsent() > 0; }
     Step fail(std::string why) {
         if (why_.empty()) why_ = std::move(why);
         return Step::failed;

@@ -25,6 +25,10 @@ constexpr uint64_t bytes_per_key_update = 1u << 20;
 // all, and most take one call.
 constexpr size_t handshake_bytes_max = 64 * 1024, handshake_bytes_per_call = 8 * 1024;
 
+// One system call takes three records of 16,384 bytes: the kernel makes one packet of what it is given at
+// once, of up to 64 KiB with its headers, and its cost is the packet's. Of four it would make two.
+constexpr size_t packet_bytes = 3 * 16 * 1024;
+
 // SSL_get_error() asks for an empty queue. To see that it is empty costs less than to empty it.
 void forget_errors() {
     if (ERR_peek_error() != 0) ERR_clear_error();
@@ -39,13 +43,11 @@ struct TlsStream::Bio {
         if (!stream.broken_rule_.empty()) return 0;  // no answer to what must not be asked
         const Bytes bytes = std::as_bytes(std::span(data, size));
         *written = size;
-        if (stream.binding_.size() > 0 && !stream.has_unsent() && !stream.wants_writable()) {
-            if (stream.send_directly(bytes) != Step::failed) return 1;
-            stream.wire_broken_ = true;
-            return 0;
-        }
         stream.append(bytes);
-        return 1;
+        if (stream.binding_.empty() || stream.wants_writable() || stream.unsent() < packet_bytes) return 1;
+        if (stream.flush() != Step::failed) return 1;
+        stream.wire_broken_ = true;
+        return 0;
     }
     static int read(BIO* bio, char* into, size_t size, size_t* got) {
         auto& stream = *static_cast<TlsStream*>(BIO_get_data(bio));

@@ -105,6 +105,29 @@ TEST_CASE("what is encrypted where it is arrives as it was written, whatever the
         }
 }
 
+// 262,264 bytes are 16 TLS records of 16,384 bytes and a short one, each 22 bytes longer than its payload.
+TEST_CASE("the wire gets three TLS records at once, and the rest at the end of what is written", "[tcp]") {
+    TcpPair p;
+    p.start();
+    p.run();
+    p.a.machine->allow_direct(GENERATE(true, false));
+    const auto chunk = pattern(262'264, 5);
+    std::vector<size_t> sends;
+    size_t before = p.forth.passed;
+    const auto note = [&] {
+        if (p.forth.passed > before) sends.push_back(p.forth.passed - before);
+        before = p.forth.passed;
+    };
+    p.a.wire.on_send = note;
+    write(p.a, Class::bulk, chunk);
+    p.a.turn(p.now);
+    note();
+    REQUIRE(sends.size() == 6);
+    for (size_t i = 0; i < 5; ++i) CHECK(sends[i] == 3 * (16'384 + 22));
+    p.run();
+    CHECK(p.b.got[Class::bulk] == chunk);
+}
+
 TEST_CASE("what leaves directly has a limit for each turn, and none waits in a queue", "[tcp][B9]") {
     TcpPair p;
     p.start(GENERATE(Mode::tls, Mode::plain));

@@ -194,7 +194,7 @@ struct OneByteStream final : tcp::Stream {
     Step read(MutableBytes into, size_t& filled) override { return tls.read(into, filled); }
     Step write(Bytes record) override {
         for (size_t i = 0; i < record.size(); ++i) tls.write(record.subspan(i, 1));
-        return Step::done;
+        return tls.flush();
     }
 };
 
