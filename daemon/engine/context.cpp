@@ -19,11 +19,25 @@ bool Context::complete(uint64_t handle, Result<void> result) {
 }
 
 void Context::submit_job(WorkerJob job, Pending& pending) {
-    if (runs_at_once(total_bytes(job))) {
-        run_here(job);
-        pending.on_completed({});
-        return;
-    }
+    runs_at_once(total_bytes(job)) ? run_at_once(job, pending) : hand_over(std::move(job), pending);
+}
+
+// Others' operations come in the same turn: what one turn may take is bounded.
+void Context::submit_step(WorkerJob job, Pending& pending) {
+    const size_t bytes = total_bytes(job);
+    if (bytes > inline_step_bytes_max || runs_at_once(bytes)) return submit_job(std::move(job), pending);
+    if (std::exchange(steps_at_, now) != now) steps_bytes_ = 0;
+    if (steps_bytes_ + bytes > inline_turn_bytes_max) return hand_over(std::move(job), pending);
+    steps_bytes_ += bytes;
+    run_at_once(job, pending);
+}
+
+void Context::run_at_once(const WorkerJob& job, Pending& pending) {
+    run_here(job);
+    pending.on_completed({});
+}
+
+void Context::hand_over(WorkerJob job, Pending& pending) {
     job.handle = allot_handles(1);
     expect(job.handle, pending);
     ports.workers.submit(std::move(job));

@@ -40,12 +40,15 @@ struct PeerState {
     bool known = false, up = false;
 };
 
-constexpr size_t inline_job_bytes_max =
-    64 * 1024;  // a job of this size takes about 10 us, less than handing it off; unless it may wait
-// `bytes`: read and written.
+// Of bytes that are read and written: a job of this size takes a few microseconds, less than handing it off.
+constexpr size_t inline_job_bytes_max = 64 * 1024;
 constexpr bool runs_at_once(size_t bytes) {
     return bytes <= inline_job_bytes_max;
 }
+// A collective waits for its job. So one of this size, the sum of two hosts' 128 KiB, runs at once as well:
+// it takes 20 us, and workers would run it in one piece, 20 to 50 us later. So many in a turn of the loop.
+constexpr size_t inline_step_bytes_max = 3 * 128 * 1024;
+constexpr size_t inline_turn_bytes_max = 1024 * 1024;
 constexpr size_t scratch_kept_max = 64 * 1024 * 1024;
 
 class Context {
@@ -82,6 +85,8 @@ class Context {
     // Runs a job on the workers, or at once when it is small: then `pending` is completed before this
     // returns.
     void submit_job(WorkerJob job, Pending& pending);
+    // The same for a job of a collective, up to inline_step_bytes_max.
+    void submit_step(WorkerJob job, Pending& pending);
 
     // Groups with sends that wait for room in a control log.
     std::set<GroupId> groups_without_room;
@@ -108,7 +113,12 @@ class Context {
     size_t mesh_for(Class cls, uint64_t lane, uint32_t shards) const;
 
   private:
+    static void run_at_once(const WorkerJob& job, Pending& pending);
+    void hand_over(WorkerJob job, Pending& pending);
+
     uint64_t next_handle_ = 1;
+    Time steps_at_{};         // the turn of the loop in which
+    size_t steps_bytes_ = 0;  // so much was read and written by long jobs
     std::unordered_map<uint64_t, Pending*, std::hash<uint64_t>, std::equal_to<>,
                        Recycled<std::pair<const uint64_t, Pending*>>>
         pending_;                                          // by handle: transfers and jobs in flight

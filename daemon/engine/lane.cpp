@@ -173,7 +173,7 @@ Op& MeshLane::job(WorkerJob job) {
         job.origin = op_.origin;
         job.unwanted = op_.work_unwanted;
         tracked.begin();
-        context_.submit_job(std::move(job), tracked);
+        context_.submit_step(std::move(job), tracked);
     }
     return tracked.op;
 }

@@ -1,6 +1,7 @@
 // MeshLane: what a segment's verbs state about their operation to the mesh.
 #include "engine/lane.hpp"
 
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 
 #include "run_fixture.hpp"
@@ -16,7 +17,51 @@ struct Posted final : MeshPort {
     std::vector<link::Batch> batches;
 };
 
+struct Handed final : Workers {
+    void submit(WorkerJob) override { ++jobs; }
+    int jobs = 0;
+};
+
+// A lane whose copies are counted when they are handed over; of that many bytes, read and written.
+struct Copies {
+    bool is_handed_over(size_t moved) {
+        memory.resize(std::max(memory.size(), moved));
+        const size_t bytes = moved / 2;
+        std::byte* const data = memory.data();
+        const int before = workers.jobs;
+        lane.copy({{nexar::test::place_of(data + bytes), bytes}}, {{nexar::test::place_of(data), bytes}});
+        return workers.jobs > before;
+    }
+
+    NoPorts ports;
+    Posted mesh;
+    Handed workers;
+    Context context{EngineConfig{}, EnginePorts{ports, workers, ports, {&mesh}, ports.log}, 7};
+    OpOnNode op;
+    MeshLane lane{context, op, 0, 0};
+    std::vector<std::byte> memory = std::vector<std::byte>(2 * inline_turn_bytes_max);
+};
+
 }  // namespace
+
+TEST_CASE("a job of a small collective runs at once; workers have the longer ones", "[N12]") {
+    Copies copies;
+    CHECK_FALSE(copies.is_handed_over(inline_step_bytes_max));
+    CHECK(copies.is_handed_over(inline_step_bytes_max + 2));
+}
+
+TEST_CASE("in a turn of the loop jobs of collectives run at once up to a limit, and again in the next one",
+          "[N12]") {
+    Copies copies;
+    for (const Time turn : {Time{Duration{1000}}, Time{Duration{2000}}}) {
+        copies.context.now = turn;
+        for (size_t moved = 0; moved + inline_step_bytes_max <= inline_turn_bytes_max;
+             moved += inline_step_bytes_max)
+            CHECK_FALSE(copies.is_handed_over(inline_step_bytes_max));
+        CHECK(copies.is_handed_over(inline_step_bytes_max));
+        CHECK_FALSE(copies.is_handed_over(inline_job_bytes_max));  // handing it over would take as long
+    }
+}
 
 TEST_CASE("a collective's transfers are those of the tenant that its jobs count for, and as urgent",
           "[N14][K23]") {
