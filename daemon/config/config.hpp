@@ -65,7 +65,7 @@ struct Config {
     bool tcp_bulk = true;      // bulk data over TCP where both ends have it, QUIC where it is blocked
     bool encrypt_bulk = true;  // false: TCP without encryption, with nodes whose configuration says the same
     bool memfds_in_place = false;    // clients may make the daemon's mmap() wait then [S19]
-    double yield_microseconds = 50;  // how long the loop looks again before it sleeps
+    double yield_microseconds = 50;  // how long the loop looks again before it sleeps (Lookout)
 };
 
 // One row of the table behind parsing, flags, help and `nexarctl config`.

@@ -350,7 +350,7 @@ std::vector<Key> size_keys() {
         flag("memfds_in_place", "NEXAR_MEMFDS_IN_PLACE", &C::memfds_in_place,
              "use memory of nexar_register_memfd without copies; only where local users trust each other"),
         number("yield_microseconds", "NEXAR_YIELD_MICROSECONDS", &C::yield_microseconds, 0, 10000,
-               "0 to 10000", "how long the loop polls before it sleeps"),
+               "0 to 10000", "how long the loop polls before it sleeps; four times that while it pays"),
     };
 }
 

@@ -272,21 +272,24 @@ Time Node::turn() {
         wakeup_.awake();
         if (member_) member_->on_woken();
     }
-    const Duration window(static_cast<int64_t>(config_.yield_microseconds * 1000));
     Time now = loop::Loop::now();
     bool idles = false;
     for (int i = 0; i < steps_per_turn && !idles; ++i) {
+        const Time began = now;
         const bool worked = step(now);
-        if (worked) active_ = now;
         now = loop::Loop::now();
-        if (!worked) idles = now - active_ >= window || !wait_policy_.yield(now, yields_may_pay());
+        if (worked)
+            lookout_.worked(began, now);
+        else
+            idles = !lookout_.looks(now) || !wait_policy_.yield(now, yields_may_pay());
     }
     if (!idles) return now;
     sleeping_ = true;
     wakeup_.announce_sleep();
     const bool is_idle = !member_ || member_->prepare_to_sleep();
     if (is_idle && !step(now)) return wake_at();
-    active_ = now;
+    const Time began = std::exchange(now, loop::Loop::now());
+    lookout_.worked(began, now);
     return now;
 }
 
@@ -340,8 +343,9 @@ void Node::stop(const std::string& reason) {
     stop_reason_ = reason;
     systemd_.stopping();
     log_->info("stopping", {field("reason", reason)});
-    drain_until_ = loop::Loop::now() + config::seconds(config_.drain_timeout);
-    active_ = loop::Loop::now();
+    const Time now = loop::Loop::now();
+    drain_until_ = now + config::seconds(config_.drain_timeout);
+    lookout_.worked(now, now);
 }
 
 void Node::drain(Time now) {

@@ -13,6 +13,7 @@
 #include "config/config.hpp"
 #include "control/server.hpp"
 #include "core/log.hpp"
+#include "core/lookout.hpp"
 #include "loop/loop.hpp"
 #include "loop/processor.hpp"
 #include "loop/wakeup.hpp"
@@ -136,10 +137,11 @@ class Node final : private control::Facade {
     bool answered_ = false;  // in this turn: one question at most is [N17]
     Time inquired_until_{};  // until then the other nodes' answers to the last inquiry count
     SystemdNotifier systemd_;
-    bool sleeping_ = false;            // the last turn announced a sleep
-    Time began_{};                     // when the node started
-    Time active_{};                    // the last time there was work
-    loop::WaitPolicy wait_policy_;     // how the loop waits before it sleeps
+    bool sleeping_ = false;  // the last turn announced a sleep
+    Time began_{};           // when the node started
+    // How long the loop waits before it sleeps, and how.
+    Lookout lookout_{Duration(static_cast<int64_t>(config_.yield_microseconds * 1000))};
+    loop::WaitPolicy wait_policy_;
     Time watchdog_at_ = never;         // when systemd's watchdog is due
     std::optional<Time> drain_until_;  // set by stop(): then the node stops even if operations are in flight
     bool stop_repeated_ = false;       // a second signal ended the drain
