@@ -6,7 +6,6 @@
 
 #include "core/at_work.hpp"
 #include "core/check.hpp"
-#include "core/lookout.hpp"
 #include "core/secret.hpp"
 #include "loop/loop.hpp"
 #include "loop/processor.hpp"
@@ -187,8 +186,7 @@ bool Shard::Thread::may_sleep() {
 
 void Shard::Thread::run() {
     loop::set_slice(loop::Slice::bulk);
-    Time worked = loop::Loop::now();
-    Lookout lookout(config_.yield_window);
+    Time active = loop::Loop::now(), worked = active;
     while (!shard_->stopping_.load(std::memory_order_acquire)) {
         Time now = loop::Loop::now();
         size_t work = apply_commands(now);
@@ -207,16 +205,18 @@ void Shard::Thread::run() {
                                                                       : at_work_.end();
         flush_events();
         if (work > 0) {
+            active = now;
             courtesy_.give_way();
-            lookout.worked(now, loop::Loop::now());
             continue;
         }
         now = loop::Loop::now();
-        if (lookout.looks(now) && loop::yield(yields_, now)) continue;
+        if (now - active < config_.yield_window && loop::yield(yields_, now)) continue;
         shard_->wakeup_.announce_sleep();
         if (may_sleep())
             sleep(at_work_.counts() ? std::min(wake_at(), worked + config_.stalled_after) : wake_at());
         shard_->wakeup_.awake();
+        // One turn without the yield phase: a wake-up that brings no work sleeps again at once.
+        active = loop::Loop::now() - config_.yield_window;
     }
     port_->endpoint().close_all(connections::Channels::close_goodbye, "nexard is stopping");
     port_->flush(loop::Loop::now());
