@@ -22,16 +22,14 @@ class HalfOpen {
     // Which one is to be closed for it.
     std::optional<uint64_t> add(Time now, uint64_t id, const quic::Address& from) {
         auto victim = rows_.end();
-        if (count(from) >= per_site_max)
+        if (held_by(from) >= per_site_max)
             victim = oldest_of(from);
         else if (rows_.size() >= total_max)
             victim = oldest_of_largest();
         std::optional<uint64_t> evicted;
-        if (victim != rows_.end()) {
-            evicted = victim->id;
-            rows_.erase(victim);
-        }
-        rows_.push_back({id, from, now + patience, true});
+        if (victim != rows_.end()) evicted = erase(victim);
+        rows_.push_back({id, from, now + patience, held_by(from), true});
+        change_held(from, 1);
         return evicted;
     }
     void has_sent(uint64_t id) {
@@ -39,14 +37,12 @@ class HalfOpen {
             if (row.id == id) row.silent = false;
     }
     void remove(uint64_t id) {
-        std::erase_if(rows_, [id](const Row& r) { return r.id == id; });
+        if (const auto row = std::ranges::find(rows_, id, &Row::id); row != rows_.end()) erase(row);
     }
     // One that has had its time, and is removed; nothing: none has.
     std::optional<uint64_t> overdue(Time now) {
         if (rows_.empty() || rows_.front().end > now) return std::nullopt;
-        const uint64_t id = rows_.front().id;
-        rows_.erase(rows_.begin());
-        return id;
+        return erase(rows_.begin());
     }
     Time wake_at() const { return rows_.empty() ? never : rows_.front().end; }
     size_t size() const { return rows_.size(); }
@@ -56,11 +52,22 @@ class HalfOpen {
         uint64_t id;
         quic::Address from;
         Time end;
+        size_t held;  // by its site; kept here, so that a newcomer costs one pass over the rows
         bool silent;  // it has sent no byte
     };
-    size_t count(const quic::Address& site) const {
-        return static_cast<size_t>(
-            std::ranges::count_if(rows_, [&](const Row& r) { return r.from.same_site(site); }));
+    size_t held_by(const quic::Address& site) const {
+        const auto row = std::ranges::find_if(rows_, [&](const Row& r) { return r.from.same_site(site); });
+        return row == rows_.end() ? 0 : row->held;
+    }
+    void change_held(const quic::Address& site, int by) {
+        for (Row& row : rows_)
+            if (row.from.same_site(site)) row.held += static_cast<size_t>(by);
+    }
+    uint64_t erase(std::vector<Row>::iterator row) {
+        const Row gone = *row;
+        rows_.erase(row);
+        change_held(gone.from, -1);
+        return gone.id;
     }
     // One that has sent nothing, if there is one.
     std::vector<Row>::iterator oldest_of(const quic::Address& site) {
@@ -71,12 +78,9 @@ class HalfOpen {
     }
     // Of several sites that hold as many: the one that has the oldest, a silent one if there is one.
     std::vector<Row>::iterator oldest_of_largest() {
-        size_t most = 0;
-        auto best = rows_.end();
+        auto best = rows_.begin();
         for (auto it = rows_.begin(); it != rows_.end(); ++it) {
-            const size_t held = count(it->from);
-            if (held < most || (held == most && (!it->silent || best->silent))) continue;
-            most = held;
+            if (it->held < best->held || (it->held == best->held && (!it->silent || best->silent))) continue;
             best = it;
         }
         return oldest_of(best->from);

@@ -1,7 +1,11 @@
 // Limits of connections that have not attached.
 #include "tcp/half_open.hpp"
 
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
+#include <vector>
+
+#include "core/random.hpp"
 
 using namespace nexar;
 using namespace nexar::tcp;
@@ -11,6 +15,40 @@ quic::Address host(unsigned n) {
     return *quic::Address::parse("10.0." + std::to_string(n / 250) + "." + std::to_string(1 + n % 250) +
                                  ":1");
 }
+
+// [B5] in its own words, counted anew each time.
+struct Model {
+    struct Row {
+        uint64_t id;
+        unsigned site;
+        bool silent;
+    };
+    std::vector<Row> rows;  // the oldest first
+
+    ptrdiff_t held(unsigned site) const { return std::ranges::count(rows, site, &Row::site); }
+    std::vector<Row>::iterator oldest(auto suits) {
+        auto row = std::ranges::find_if(rows, [&](const Row& r) { return suits(r) && r.silent; });
+        return row != rows.end() ? row : std::ranges::find_if(rows, suits);
+    }
+    std::optional<uint64_t> add(uint64_t id, unsigned site) {
+        auto gone = rows.end();
+        if (held(site) >= static_cast<ptrdiff_t>(HalfOpen::per_site_max)) {
+            gone = oldest([&](const Row& r) { return r.site == site; });
+        } else if (rows.size() >= HalfOpen::total_max) {
+            ptrdiff_t most = 0;
+            for (const Row& row : rows) most = std::max(most, held(row.site));
+            const unsigned of = oldest([&](const Row& r) { return held(r.site) == most; })->site;
+            gone = oldest([&](const Row& r) { return r.site == of; });
+        }
+        std::optional<uint64_t> out;
+        if (gone != rows.end()) {
+            out = gone->id;
+            rows.erase(gone);
+        }
+        rows.push_back({id, site, true});
+        return out;
+    }
+};
 }  // namespace
 
 TEST_CASE("a site has a limit, and its deadline frees its places", "[tcp][B5]") {
@@ -55,4 +93,28 @@ TEST_CASE("a few sites cannot exclude all others", "[tcp][B5]") {
     CHECK(open.size() == HalfOpen::total_max);
     CHECK(open.add(Time{}, 1000, host(100)) == 0);
     CHECK(open.size() == HalfOpen::total_max);
+}
+
+TEST_CASE("as connections come, send and go, the one that the rules name makes room", "[tcp][B5]") {
+    for (const unsigned sites : {1u, 7u, 9u, 60u, 200u}) {
+        HalfOpen open;
+        Model model;
+        Random random(sites);
+        for (uint64_t id = 0; id < 3000; ++id) {
+            const auto site = static_cast<unsigned>(random.below(sites));
+            REQUIRE(open.add(Time{}, id, host(site)) == model.add(id, site));
+            const size_t at = random.below(model.rows.size());
+            if (random.one_in(3)) {
+                open.has_sent(model.rows[at].id);
+                model.rows[at].silent = false;
+            } else if (random.one_in(6)) {
+                open.remove(model.rows[at].id);
+                model.rows.erase(model.rows.begin() + static_cast<ptrdiff_t>(at));
+            } else if (random.one_in(40)) {
+                REQUIRE(open.overdue(Time{} + HalfOpen::patience) == model.rows.front().id);
+                model.rows.erase(model.rows.begin());
+            }
+            REQUIRE(open.size() == model.rows.size());
+        }
+    }
 }
