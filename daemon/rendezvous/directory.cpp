@@ -355,6 +355,9 @@ void Directory::prepare(std::vector<Entry> entries, Time now) {
     for (wire::GroupMemberRecord& member : forming.prepare.members) member.nonce = nonces[member.node];
     forming.prepare.plan.version =
         std::min(config_.plan.version, plan_version_of(common_features(forming.prepare.members)));
+    wire::PlanTableRecord& plan = forming.prepare.plan;
+    plan.doubling_bytes_max =
+        doubling_bytes_among(forming.nodes.size(), plan.doubling_bytes_max, plan.small_bytes_max);
     forming.entries = std::move(entries);
     forming.deadline = now + config_.prepare_timeout;
     for (const auto& [node, incarnation] : forming.nodes) {

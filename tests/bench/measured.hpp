@@ -232,7 +232,7 @@ class Measurements {
     Taken all_reduce_after_pause(Buffer<Job>& buffer, uint64_t turn) {
         fill_summands(buffer, turn);
         job_.barrier();
-        std::this_thread::sleep_for(idle_pause);
+        std::this_thread::sleep_for(idle_pause);  // sleep: it is what is measured
         const uint64_t begin = clock_ns();
         uint64_t end = 0;
         Taken took = taken_by(processors_, [&] {

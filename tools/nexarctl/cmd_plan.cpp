@@ -142,6 +142,8 @@ class Plan final : public Command {
             for (uint64_t i = 0; i < nodes_ * ranks_per_node_; ++i)
                 question.node_of_rank.push_back(static_cast<uint32_t>(i / ranks_per_node_));
             question.table = table_;
+            question.table.doubling_bytes_max = nexar::doubling_bytes_among(
+                nodes_, table_.doubling_bytes_max, table_.small_bytes_max);  // as of a new group
         }
         question.op = op_;
         question.shape = {kinds().at(op_), bytes_ / element, element, static_cast<uint32_t>(root_)};

@@ -71,6 +71,24 @@ TEST_CASE("a group's plan function is one that all its nodes and its leader know
     CHECK(prepared_with(three, three).plan.version == plan_version_max);
 }
 
+TEST_CASE(
+    "a group of two hosts has twice the bytes for recursive doubling, of one or three as many as configured",
+    "[rendezvous][O1]") {
+    Cluster cluster(3, 1);
+    const auto configured = config_of(node_id(0)).plan;
+    REQUIRE(2 * configured.doubling_bytes_max <= configured.small_bytes_max);
+    for (const unsigned hosts : {1u, 2u, 3u}) {
+        const std::string name = "on " + std::to_string(hosts);
+        size_t last = 0;
+        for (unsigned rank = 0; rank < 3; ++rank) last = cluster.open(rank % hosts, name, 3, rank);
+        cluster.run(ms(1000));
+        REQUIRE(cluster.openers()[last].group);
+        CHECK(cluster.group(*cluster.openers()[last].group).plan.doubling_bytes_max ==
+              (hosts == 2 ? 2 : 1) * configured.doubling_bytes_max);
+    }
+    CHECK(doubling_bytes_among(2, 48, 64) == 64);
+}
+
 TEST_CASE("a prepare that counts on what a node lacks is not answered OK by it", "[rendezvous][V5]") {
     const uint64_t features = known_features();
     Node node(other, leader, features, 1);
