@@ -221,7 +221,7 @@ void CollectiveRun::end_if_idle() {
         return;
     }
     state_ = State::ended;
-    group_.run_changed();
+    group_.run_ended(seq);
 }
 
 void CollectiveRun::check_invariants() const {

@@ -269,17 +269,21 @@ CollectiveRun* Group::run_for(uint64_t seq) {
     return &run;
 }
 
+void Group::run_ended(uint64_t seq) {
+    ended_.push_back(seq);
+    run_changed();
+}
+
 void Group::remove_ended() {
-    for (auto at = runs_.begin(); at != runs_.end();) {
-        if (at->second->state() != CollectiveRun::State::ended) {
-            ++at;
-            continue;
-        }
+    std::ranges::sort(ended_);
+    for (const uint64_t seq : ended_) {
+        const auto at = runs_.find(seq);
         if (auto call = at->second->unseen_call()) unseen_calls_.push_back(*call);
         if (unseen_calls_.size() > unseen_calls_max) unseen_calls_.pop_front();
-        at = runs_.erase(at);
+        runs_.erase(at);
         count_runs(-1);
     }
+    ended_.clear();
 }
 
 // So that `status` need not ask all groups [N17].

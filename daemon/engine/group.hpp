@@ -132,6 +132,7 @@ class Group final : public Runnable, public Alarm, private membership::Lifecycle
     void to_others(const wire::Message& message, ControlRoom* room = nullptr) const;
     void to_node(collectives::NodeIndex node, const wire::Message& message) const;
     void run_changed() { context_.executor.push_once(this); }
+    void run_ended(uint64_t seq);  // once; it is removed later, as it may be what runs now
     void transfer_lost(const Error& error);
     std::optional<collectives::NodeIndex> node_of(link::PeerIndex peer) const;
     bool has_departed(uint32_t rank) const { return departed_.contains(rank); }
@@ -196,7 +197,8 @@ class Group final : public Runnable, public Alarm, private membership::Lifecycle
     std::vector<TenantRef> tenants_;  // of local_, each once
     std::map<uint64_t, std::unique_ptr<CollectiveRun>, std::less<>,
              Recycled<std::pair<const uint64_t, std::unique_ptr<CollectiveRun>>>>
-        runs_;  // by sequence number
+        runs_;                // by sequence number
+    Vector<uint64_t> ended_;  // of runs_, to be removed: the others need not be looked at
     Messages messages_;
     std::map<uint32_t, wire::RankGone> departed_;  // by rank: those that have left or crashed, on any node
     membership::GroupLifecycle lifecycle_;

@@ -207,6 +207,8 @@ void Group::check_invariants() const {
     NEXAR_CHECK(failed_.has_value() || lifecycle_.state() != State::ended);
     for (const auto& [seq, run] : runs_) {
         NEXAR_CHECK(run->seq == seq);
+        const auto removals = std::ranges::count(ended_, seq);
+        NEXAR_CHECK(removals == (run->state() == CollectiveRun::State::ended ? 1 : 0));
         run->check_invariants();
         if (seq < stopped_below_) NEXAR_CHECK(run->state() >= CollectiveRun::State::settled);
     }

@@ -4,6 +4,7 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <cstring>
+#include <ctime>
 #include <deque>
 #include <memory>
 #include <vector>
@@ -28,6 +29,12 @@ class Excused {
     size_t& sum_;
     const size_t before_ = test::allocations();
 };
+
+inline uint64_t thread_ns() {
+    timespec now{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
 
 class StartNodes;
 
@@ -65,7 +72,9 @@ class StartNode final : Clients, Workers, PeerPort, MeshPort {
 
 class StartNodes {
   public:
-    StartNodes(const std::vector<uint32_t>& placement, const wire::PlanTableRecord& plan);
+    StartNodes(const std::vector<uint32_t>& placement, const wire::PlanTableRecord& plan,
+               size_t seq_window = EngineConfig{}.seq_window);
+    void add_group(const GroupId& id);  // of all ranks, as `group` is
 
     // Counts what the engine asks for.
     Result<void> submit(uint32_t rank, OpRequest& request) {
@@ -119,6 +128,7 @@ class StartNodes {
     }
 
     std::vector<uint32_t> placement_;
+    wire::PlanTableRecord plan_;
     std::vector<std::unique_ptr<StartNode>> nodes_;
     std::vector<Sent> sent_;
     std::vector<Awaited> awaited_;
@@ -161,28 +171,34 @@ inline void StartNode::post(link::Batch batch) {
     for (link::SendSpec& send : batch.sends) all_.sent_.push_back({index_, handle++, std::move(send)});
 }
 
-inline StartNodes::StartNodes(const std::vector<uint32_t>& placement, const wire::PlanTableRecord& plan)
-    : placement_(placement) {
+inline StartNodes::StartNodes(const std::vector<uint32_t>& placement, const wire::PlanTableRecord& plan,
+                              size_t seq_window)
+    : placement_(placement), plan_(plan) {
     const uint32_t nodes = 1 + *std::ranges::max_element(placement);
-    wire::GroupPrepare prepare;
-    prepare.group = group;
-    prepare.name = "g";
-    prepare.plan = plan;
-    prepare.timeouts = {30000, 30000, 0};
-    for (uint32_t rank = 0; rank < placement.size(); ++rank)
-        prepare.members.push_back({{}, id_of(placement[rank]), rank, 100 + rank, {}, known_features()});
     for (uint32_t node = 0; node < nodes; ++node) {
         EngineConfig config;
         config.self = id_of(node);
+        config.seq_window = seq_window;
         nodes_.push_back(std::make_unique<StartNode>(*this, node, config));
         for (uint32_t peer = 0; peer < nodes; ++peer)
             if (peer != node)
                 nodes_[node]->engine.on_peer_up(now_, link::PeerIndex(peer), id_of(peer), Incarnation{});
     }
-    for (uint32_t node = 0; node < nodes; ++node) {
+    add_group(group);
+}
+
+inline void StartNodes::add_group(const GroupId& id) {
+    wire::GroupPrepare prepare;
+    prepare.group = id;
+    prepare.name = "g";
+    prepare.plan = plan_;
+    prepare.timeouts = {30000, 30000, 0};
+    for (uint32_t rank = 0; rank < placement_.size(); ++rank)
+        prepare.members.push_back({{}, id_of(placement_[rank]), rank, 100 + rank, {}, known_features()});
+    for (uint32_t node = 0; node < nodes_.size(); ++node) {
         std::vector<SessionId> local;
-        for (uint32_t rank = 0; rank < placement.size(); ++rank)
-            if (placement[rank] == node) local.push_back(session(rank));
+        for (uint32_t rank = 0; rank < placement_.size(); ++rank)
+            if (placement_[rank] == node) local.push_back(session(rank));
         REQUIRE(nodes_[node]->engine.install_group(now_, prepare, local, tenant_));
     }
 }
