@@ -65,10 +65,11 @@ Result<void> Engine::submit(Time now, const OpRequest& request) {
     const auto session = impl_->sessions.find(request.session);
     if (local == nullptr || session == impl_->sessions.end())
         return fail(Errc::not_found, "this session has no such rank of the group");
-    auto& staged = session->second.staged;
-    if (request.stage.windows > 0) staged.emplace(request.ticket, request.group);
+    auto& requests = session->second.requests;
+    const Impl::Session::Request known{request.group, local->posted};
+    const bool is_new = requests.try_emplace(request.ticket, known).second;
     Result<void> result = group->submit(*local, request);
-    if (!result) staged.erase(request.ticket);
+    if (!result && is_new) requests.erase(request.ticket);
     impl_->turn();
     if (!result) return fail(group->explained(std::move(result).error()));
     return result;
@@ -85,8 +86,11 @@ void Engine::cancel(Time now, SessionId session, uint64_t ticket) {
         impl_->context.ports.clients.group_opened(session, ticket, fail(cancelled));
         return impl_->turn();
     }
-    for (const GroupId& id : it->second.groups)
-        if (Group* group = impl_->find(id); group != nullptr && group->cancel(session, ticket)) break;
+    const auto request = it->second.requests.find(ticket);
+    if (request != it->second.requests.end()) {  // it has not ended
+        const auto [id, seq] = request->second;
+        if (Group* group = impl_->find(id)) group->cancel(session, ticket, seq);
+    }
     impl_->turn();
 }
 
@@ -94,9 +98,11 @@ void Engine::stage(Time now, SessionId session, uint64_t ticket, uint32_t filled
     impl_->set_time(now);
     const auto it = impl_->sessions.find(session);
     if (it == impl_->sessions.end()) return;
-    const auto staged = it->second.staged.find(ticket);
-    Group* group = staged == it->second.staged.end() ? nullptr : impl_->find(staged->second);
-    if (group != nullptr) group->on_stage_progress(session, ticket, filled, taken);
+    const auto request = it->second.requests.find(ticket);
+    if (request != it->second.requests.end()) {
+        const auto [id, seq] = request->second;
+        if (Group* group = impl_->find(id)) group->on_stage_progress(session, ticket, seq, filled, taken);
+    }
     impl_->turn();
 }
 

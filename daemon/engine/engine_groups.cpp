@@ -304,8 +304,10 @@ void Engine::Impl::check_invariants() const {
     NEXAR_CHECK(memberships == 0);
     for (const auto& [family, parent] : coming) NEXAR_CHECK(groups.contains(parent));
     finished.check_invariants();
-    for (const auto& [session, entry] : sessions)
+    for (const auto& [session, entry] : sessions) {
         for (const GroupId& id : entry.groups) NEXAR_CHECK(groups.contains(id));
+        for (const auto& [ticket, request] : entry.requests) NEXAR_CHECK(groups.contains(request.group));
+    }
 }
 
 }  // namespace nexar::engine

@@ -98,7 +98,7 @@ class Engine::Impl final : public GroupHost, private CreateHost {
     void complete(SessionId session, uint64_t ticket, const Outcome& outcome) override {
         const auto it = sessions.find(session);
         if (it == sessions.end()) return;
-        it->second.staged.erase(ticket);
+        it->second.requests.erase(ticket);
         context.ports.clients.complete(session, ticket, outcome);
     }
     void stage_done(SessionId session, uint64_t ticket, uint32_t done) override {
@@ -155,9 +155,14 @@ class Engine::Impl final : public GroupHost, private CreateHost {
         std::vector<GroupId> groups;  // one for each of its ranks
         link::Account account;        // its tenant's number
         TenantRef tenant;
-        std::unordered_map<uint64_t, GroupId, std::hash<uint64_t>, std::equal_to<>,
-                           Recycled<std::pair<const uint64_t, GroupId>>>
-            staged;  // by ticket: operations in flight with windows
+        struct Request {
+            GroupId group;
+            uint64_t seq = 0;  // of a collective
+        };
+        // By ticket: operations in flight, so that to cancel one costs the same however many there are.
+        std::unordered_map<uint64_t, Request, std::hash<uint64_t>, std::equal_to<>,
+                           Recycled<std::pair<const uint64_t, Request>>>
+            requests;
     };
     std::unordered_map<SessionId, Session> sessions;
 };

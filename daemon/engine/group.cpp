@@ -156,19 +156,16 @@ void Group::complete(SessionId session, uint64_t ticket, Outcome outcome) {
     host_.complete(session, ticket, outcome);
 }
 
-bool Group::cancel(SessionId session, uint64_t ticket) {
-    for (auto& [seq, run] : runs_) {
-        const auto error = run->cancel(session, ticket);
-        if (!error) continue;
-        abort(seq, *error);
-        return true;
-    }
-    return messages_.cancel(session, ticket);
+void Group::cancel(SessionId session, uint64_t ticket, uint64_t seq) {
+    if (const auto run = runs_.find(seq); run != runs_.end())
+        if (const auto error = run->second->cancel(session, ticket)) return abort(seq, *error);
+    messages_.cancel(session, ticket);
 }
 
-bool Group::on_stage_progress(SessionId session, uint64_t ticket, uint32_t filled, uint32_t taken) {
-    return std::ranges::any_of(
-        runs_, [&](auto& entry) { return entry.second->on_stage_progress(session, ticket, filled, taken); });
+void Group::on_stage_progress(SessionId session, uint64_t ticket, uint64_t seq, uint32_t filled,
+                              uint32_t taken) {
+    if (const auto run = runs_.find(seq); run != runs_.end())
+        run->second->on_stage_progress(session, ticket, filled, taken);
 }
 
 void Group::leave(LocalRank& local, Leaving how, const std::string& reason) {

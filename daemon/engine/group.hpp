@@ -78,8 +78,9 @@ class Group final : public Runnable, public Alarm, private membership::Lifecycle
     // From sessions.
     LocalRank* find_local(SessionId session, uint32_t rank);  // null: the session has no such rank
     Result<void> submit(LocalRank& local, const OpRequest& request);
-    bool cancel(SessionId session, uint64_t ticket);
-    bool on_stage_progress(SessionId session, uint64_t ticket, uint32_t filled,
+    // `seq`: the operation's number, if it is a collective.
+    void cancel(SessionId session, uint64_t ticket, uint64_t seq);
+    void on_stage_progress(SessionId session, uint64_t ticket, uint64_t seq, uint32_t filled,
                            uint32_t taken);  // of a staged operation
     void leave(LocalRank& local, Leaving how, const std::string& reason);
     void complete(SessionId session, uint64_t ticket, Outcome outcome);

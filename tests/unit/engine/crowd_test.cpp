@@ -45,10 +45,56 @@ uint64_t collective_ns(uint64_t ahead) {
     return quickest_ns(100, [&] { submit_barrier(nodes, 1); }, [&] { submit_barrier(nodes, 0); });
 }
 
+// A cancel of the newest of `ahead` collectives.
+uint64_t collective_cancel_ns(uint64_t ahead) {
+    StartNodes nodes({0, 0}, EngineConfig::default_plan());
+    for (uint64_t i = 0; i < ahead; ++i) submit_barrier(nodes, 0);
+    OpRequest request;
+    const uint64_t out = quickest_ns(
+        100, [&] { nodes.cancel(0, request.ticket); },
+        [&] {
+            request = request_of(OpKind::barrier, 0, nodes.group);
+            REQUIRE(nodes.submit(0, request));
+        });
+    for (uint64_t i = 0; i < ahead + 100; ++i) submit_barrier(nodes, 1);
+    CHECK(nodes.succeeded == 2 * ahead);
+    CHECK(nodes.failed == 200);
+    return out;
+}
+
+// A cancel of a receive in the last of the session's groups.
+uint64_t receive_cancel_ns(uint64_t groups) {
+    StartNodes nodes({0, 0}, EngineConfig::default_plan());
+    GroupId last = nodes.group;
+    for (uint64_t i = 1; i < groups; ++i) nodes.add_group(last = {nodes.group.creator, 9, i});
+    OpRequest request;
+    const uint64_t out = quickest_ns(
+        100, [&] { nodes.cancel(0, request.ticket); },
+        [&] {
+            request = request_of(OpKind::recv, 0, last);
+            request.peer = 1;
+            REQUIRE(nodes.submit(0, request));
+        });
+    CHECK(nodes.failed == 100);
+    return out;
+}
+
 }  // namespace
 
 TEST_CASE("a collective costs the same however many of its group are in flight") {
     const uint64_t of_few = collective_ns(few), of_many = collective_ns(4 * many);
+    CAPTURE(of_few, of_many);
+    CHECK(of_many < ratio_max * of_few);
+}
+
+TEST_CASE("a cancel costs the same however many collectives are in flight", "[K33]") {
+    const uint64_t of_few = collective_cancel_ns(few), of_many = collective_cancel_ns(many);
+    CAPTURE(of_few, of_many);
+    CHECK(of_many < ratio_max * of_few);
+}
+
+TEST_CASE("a cancel costs the same however many groups its session has", "[K33]") {
+    const uint64_t of_few = receive_cancel_ns(few), of_many = receive_cancel_ns(many);
     CAPTURE(of_few, of_many);
     CHECK(of_many < ratio_max * of_few);
 }
