@@ -57,7 +57,8 @@ void ArrivalInquiry::log_late(Due& due) {
 }
 
 wire::ArrivalQuery ArrivalInquiry::query(uint64_t nonce) {
-    if (nonce_ == 0) nonce_ = nonce | 1;
+    NEXAR_CHECK(nonce != 0);
+    if (nonce_ == 0) nonce_ = nonce;
     return {facts_.id, facts_.epoch.value, seq_, nonce_};
 }
 

@@ -375,6 +375,12 @@ void Group::on_arrival_query(link::PeerIndex from, const wire::ArrivalQuery& que
     context_.send(from, reply);
 }
 
+// It names the run that asked, as the reply states no number. Never 0: what has not asked has that.
+uint64_t Group::arrival_nonce(uint64_t seq) {
+    if (first_nonce_ == 0) first_nonce_ = context_.random.next() / 2 + 1;
+    return first_nonce_ + seq;
+}
+
 void Group::on_arrival_reply(NodeIndex from, const wire::ArrivalReply& reply) {
     // A node reports its own ranks only, each once.
     const auto own = [&](const wire::Arrival& a) {
@@ -382,8 +388,8 @@ void Group::on_arrival_reply(NodeIndex from, const wire::ArrivalReply& reply) {
     };
     if (reply.ranks.size() > facts.layout.ranks_on(from).size() || !std::ranges::all_of(reply.ranks, own))
         return;
-    // The nonce identifies the run that asked.
-    for (auto& [seq, run] : runs_) run->on_arrival_reply(from, reply);
+    const auto run = runs_.find(reply.nonce - first_nonce_);
+    if (run != runs_.end()) run->second->on_arrival_reply(from, reply);
 }
 
 void Group::on_mismatch(const link::MeshEvent& event) {

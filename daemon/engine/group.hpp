@@ -136,6 +136,7 @@ class Group final : public Runnable, public Alarm, private membership::Lifecycle
     void run_ended(uint64_t seq);  // once; it is removed later, as it may be what runs now
     void transfer_lost(const Error& error);
     std::optional<collectives::NodeIndex> node_of(link::PeerIndex peer) const;
+    uint64_t arrival_nonce(uint64_t seq);  // of this collective's queries
     bool has_departed(uint32_t rank) const { return departed_.contains(rank); }
     bool is_failed(uint32_t rank) const;  // crashed, or its node is excluded
     bool is_lost(uint32_t rank) const;    // crashed, or its node is excluded or does not answer
@@ -206,6 +207,7 @@ class Group final : public Runnable, public Alarm, private membership::Lifecycle
     std::optional<uint64_t> frozen_at_;           // handed_over_here() at freeze(); empty: not frozen
     uint64_t run_below_ = 0;                      // frozen: collectives below it may begin
     size_t excluded_announced_ = 0;               // how many excluded nodes the host knows
+    uint64_t first_nonce_ = 0;                    // of queries, that of collective 0; 0: none has asked
     uint64_t stopped_below_ = 0;                  // failed: collectives below it are stopped
     std::optional<Error> failed_;                 // the error of the cut, or of abandon(); empty: none
     std::map<uint64_t, EndedAhead> ended_ahead_;  // by sequence number, beyond seq_window

@@ -37,7 +37,7 @@ void CollectiveRun::ask_for_arrivals() {
     if (facts.nodes.size() == 1) return;
     // The room for the first query was reserved with the operation.
     if (inquiry_.has_asked() && !room_.reserve_more(query_room)) return;
-    const std::vector<std::byte> query = wire::encode(inquiry_.query(group_.context().random.next()));
+    const std::vector<std::byte> query = wire::encode(inquiry_.query(group_.arrival_nonce(seq)));
     const auto account = room_.spend(query.size());
     for (uint32_t node = 0; node < facts.nodes.size(); ++node) {
         if (node == facts.self.value) continue;

@@ -79,6 +79,23 @@ uint64_t receive_cancel_ns(uint64_t groups) {
     return out;
 }
 
+// An answer about late ranks, while `late` collectives wait for them. In the second round and later, as the
+// first one's answers are logged as well.
+uint64_t answer_ns(uint64_t late) {
+    StartNodes nodes({0, 1}, EngineConfig::default_plan());
+    for (uint64_t i = 0; i < late; ++i) submit_barrier(nodes, 0);
+    nodes.settle();
+    uint64_t best = UINT64_MAX;
+    for (uint64_t round = 0; round < 3; ++round) {
+        nodes.answers = nodes.answers_ns = 0;
+        nodes.pass(Duration{(int64_t{1} << round) * 1'000'000'000});
+        nodes.settle();
+        REQUIRE(nodes.answers == late);
+        if (round > 0) best = std::min(best, nodes.answers_ns / late);
+    }
+    return best;
+}
+
 }  // namespace
 
 TEST_CASE("a collective costs the same however many of its group are in flight") {
@@ -95,6 +112,12 @@ TEST_CASE("a cancel costs the same however many collectives are in flight", "[K3
 
 TEST_CASE("a cancel costs the same however many groups its session has", "[K33]") {
     const uint64_t of_few = receive_cancel_ns(few), of_many = receive_cancel_ns(many);
+    CAPTURE(of_few, of_many);
+    CHECK(of_many < ratio_max * of_few);
+}
+
+TEST_CASE("an answer about late ranks costs the same however many collectives wait for them", "[N16]") {
+    const uint64_t of_few = answer_ns(few), of_many = answer_ns(many);
     CAPTURE(of_few, of_many);
     CHECK(of_many < ratio_max * of_few);
 }

@@ -96,7 +96,8 @@ class StartNodes {
     size_t asked = 0;    // by engines
     size_t excused = 0;  // by ports
     size_t succeeded = 0, failed = 0;
-    size_t turns = 0;  // of loops that an engine asked for
+    size_t turns = 0;                      // of loops that an engine asked for
+    uint64_t answers = 0, answers_ns = 0;  // about late ranks: how many, and the engines' time for them
 
   private:
     friend class StartNode;
@@ -268,12 +269,16 @@ inline void StartNodes::settle() {
         event.kind = link::MeshEvent::Kind::done;
         event.handle = input.handle;
         const size_t before = test::allocations(), excused_before = excused;
+        const bool is_answer = input.message && std::holds_alternative<wire::ArrivalReply>(*input.message);
+        const uint64_t begin = is_answer ? thread_ns() : 0;
         if (input.message)
             engine.on_message(now_, link::PeerIndex(input.peer), *input.message);
         else if (input.is_job)
             engine.on_worker_done(now_, input.handle);
         else
             engine.on_mesh_event(now_, event);
+        answers += is_answer;
+        if (is_answer) answers_ns += thread_ns() - begin;
         asked += test::allocations() - before - (excused - excused_before);
     }
 }
