@@ -21,7 +21,7 @@ import threading
 import time
 
 from harness import *
-from harness.states import in_collective
+from harness.states import ends_before, in_collective
 from nexar import _quick
 
 
@@ -387,6 +387,7 @@ def test_ctrl_c_ends_a_wait_on_all_ranks_and_the_next_operation_works(cluster):
         eventually(lambda: in_collective(job, 0), "rank 0 to wait")  # before that Ctrl-C would end the test function itself
         job[0].kill(signal.SIGINT)
         job[0].await_mark()
+        eventually(lambda: ends_before(job, 1), "rank 1's node to know of the cancel")  # a call before that may succeed
         job.go(1)
         equal(job.outcomes(1), ["ABORTED"], "rank 1")
         job[0].kill()

@@ -54,6 +54,11 @@ def arrived(node, group):
     return {rank for op in node.ask("ops")["ops"] if op["group"] == group and op["phase"] != "ending" for rank in op["arrived"]}
 
 
+def ends_before(job, rank):
+    """The node of this rank, which has not called it, knows that a collective of the job's group has ended."""
+    return any(op["group"] == job.name and op["phase"] == "ending" and rank not in op["arrived"] for op in job[rank].node.ask("ops")["ops"])
+
+
 def waiting_receives(node, groups):
     """How many receives wait on a node for a message, in the groups whose names begin so."""
     return sum(message["group"].startswith(groups) for message in node.ask("ops")["messages"])
