@@ -13,12 +13,6 @@ using tcp::Mode;
 
 namespace {
 
-std::vector<std::byte> pattern(size_t bytes, uint64_t seed) {
-    Random random(seed);
-    std::vector<std::byte> out(bytes);
-    for (std::byte& b : out) b = static_cast<std::byte>(random.next());
-    return out;
-}
 void write(End& end, Class cls, Bytes bytes) {
     end.machine->write(cls, std::span(&bytes, 1));
 }

@@ -29,6 +29,13 @@ inline const CertificateAuthority& other_authority() {
     return made;
 }
 
+inline std::vector<std::byte> pattern(size_t bytes, uint64_t seed) {
+    Random random(seed);
+    std::vector<std::byte> out(bytes);
+    for (std::byte& b : out) b = static_cast<std::byte>(random.next());
+    return out;
+}
+
 // One direction.
 struct Pipe {
     std::vector<std::byte> bytes;

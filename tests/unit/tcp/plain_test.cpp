@@ -15,13 +15,6 @@ using tcp::RecordHead;
 
 namespace {
 
-std::vector<std::byte> pattern(size_t bytes, uint64_t seed) {
-    Random random(seed);
-    std::vector<std::byte> out(bytes);
-    for (std::byte& b : out) b = static_cast<std::byte>(random.next());
-    return out;
-}
-
 // Open, and what `a` writes leaves directly.
 struct PlainPair : TcpPair {
     PlainPair() {

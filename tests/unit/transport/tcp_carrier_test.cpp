@@ -91,9 +91,14 @@ struct Two {
     void dial() { REQUIRE(a.carrier->dial(loop::Loop::now(), b.address, b.leaf.id)); }
     template <class Done>
     bool run(Done done) {
-        for (const Time end = loop::Loop::now() + 20s; loop::Loop::now() < end;) {
+        return until(done, [this] {
             a.turn();
             b.turn();
+        });
+    }
+    static bool until(auto done, auto turn) {
+        for (const Time end = loop::Loop::now() + 20s; loop::Loop::now() < end;) {
+            turn();
             if (done()) return true;
         }
         return false;
@@ -247,7 +252,8 @@ TEST_CASE("unidentified connections that end in numbers displace no member's clo
     for (uint8_t site = 1; site <= 6; ++site)
         for (size_t i = 0; i < tcp::HalfOpen::per_site_max; ++i) others.emplace_back(site, two.ports[0]);
     REQUIRE(others.size() > TcpCarrier::lingering_max);
-    while (two.a.carrier->half_open() < others.size()) two.a.turn(begin);
+    REQUIRE(
+        Two::until([&] { return two.a.carrier->half_open() == others.size(); }, [&] { two.a.turn(begin); }));
     for (int i = 0; i < 16; ++i) two.a.turn(begin);  // their bytes have come, and some are read in each
 
     const std::vector<std::byte> chunk(256 * 1024);
@@ -270,10 +276,11 @@ TEST_CASE("unidentified connections that end in numbers displace no member's clo
         void on_bytes(Class, Bytes) override {}
     } bin;
     two.b.open.begin()->second->set_receiver(&bin);
-    while (two.b.closed.empty()) {
-        two.a.turn(begin + tcp::HalfOpen::patience);
-        two.b.turn();
-    }
+    REQUIRE(Two::until([&] { return !two.b.closed.empty(); },
+                       [&] {
+                           two.a.turn(begin + tcp::HalfOpen::patience);
+                           two.b.turn();
+                       }));
     CHECK(two.b.closed.front() == "closed by the peer: kept another");
 }
 
@@ -282,7 +289,7 @@ TEST_CASE("a dial that nobody answers says no more than that", "[transport]") {
     two.introduce_at_a();
     two.dial();  // nobody turns at the other end: the kernel accepts, and no byte comes
     const Time begin = loop::Loop::now();
-    while (two.a.closed.empty()) two.a.turn(begin + 1h);
+    REQUIRE(Two::until([&] { return !two.a.closed.empty(); }, [&] { two.a.turn(begin + 1h); }));
     CHECK(two.a.closed.front() == "tcp not answered");
 }
 
