@@ -13,10 +13,15 @@ void ArrivalInquiry::begin(Time first_posted, Time deadline) {
     deadline_ = deadline;
 }
 
+// Later in a larger group: it costs a message to each other node, and so never more than a share of the time.
+Time ArrivalInquiry::announce_at() const {
+    return first_posted_ + timing_.announce_after + (facts_.nodes.size() - 2) * timing_.announce_each;
+}
+
 Time ArrivalInquiry::wake_at() const {
     Time next = expiring_ ? answers_by_ : deadline_;
     if (first_posted_ == never) return next;
-    if (!announced_ && !is_alone()) next = std::min(next, first_posted_ + timing_.announce_after);
+    if (!announced_ && !is_alone()) next = std::min(next, announce_at());
     if (late_ == Late::no) next = std::min(next, first_posted_ + timing_.late_after);
     if (late_ == Late::asked)
         next = std::min(next, first_posted_ + timing_.late_after + timing_.arrival_grace);
@@ -28,7 +33,7 @@ ArrivalInquiry::Due ArrivalInquiry::on_time(Time now) {
     Due due;
     if (first_posted_ != never) {
         const Time late = first_posted_ + timing_.late_after;
-        due.announce = !announced_ && !is_alone() && now >= first_posted_ + timing_.announce_after;
+        due.announce = !announced_ && !is_alone() && now >= announce_at();
         if (late_ == Late::no && now >= late) {
             late_ = Late::asked;
             due.ask = true;

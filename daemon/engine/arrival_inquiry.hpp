@@ -16,7 +16,7 @@ class ArrivalInquiry {
   public:
     // Since the first call here; EngineConfig has the same names.
     struct Timing {
-        Duration announce_after{}, late_after{}, arrival_grace{}, ask_again_max{};
+        Duration announce_after{}, late_after{}, arrival_grace{}, ask_again_max{}, announce_each{};
     };
     struct Due {
         bool announce = false;  // what was posted here, to all nodes
@@ -58,6 +58,7 @@ class ArrivalInquiry {
     enum class Late : uint8_t { no, asked, logged };
     void log_late(Due& due);
     bool is_alone() const { return facts_.nodes.size() == 1; }
+    Time announce_at() const;
 
     const GroupFacts& facts_;
     const uint64_t seq_;

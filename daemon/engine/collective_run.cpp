@@ -10,7 +10,8 @@ namespace nexar::engine {
 namespace {
 
 ArrivalInquiry::Timing timing_of(const EngineConfig& config) {
-    return {config.announce_after, config.late_after, config.arrival_grace, config.ask_again_max};
+    return {config.announce_after, config.late_after, config.arrival_grace, config.ask_again_max,
+            config.announce_each};
 }
 
 }  // namespace

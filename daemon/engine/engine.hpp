@@ -38,7 +38,8 @@ struct EngineConfig {
     Duration late_after{1'000'000'000};     // an op older than this is logged once, with the missing ranks
     Duration ask_again_max{8'000'000'000};  // then other nodes are asked again after 1, 2, 4, 8, 8 ... s
     Duration arrival_grace{200'000'000};    // at the deadline: the wait for the answers of other nodes
-    Duration announce_after{2'000'000};     // an op older than this sends its descriptor to all nodes
+    Duration announce_after{2'000'000};     // an op older than this sends its descriptor to all nodes,
+    Duration announce_each{200'000};        // later by this for each node beyond the second (decision 0024)
     wire::PlanTableRecord plan = default_plan();  // for groups that this node creates
 
     // The number of shards that carry lanes: lane l goes through shard l modulo it. A group uses the fewest

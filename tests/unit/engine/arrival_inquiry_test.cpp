@@ -2,6 +2,7 @@
 #include "engine/arrival_inquiry.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <numeric>
 
 #include "run_fixture.hpp"
 
@@ -12,7 +13,8 @@ using collectives::NodeIndex;
 using namespace std::chrono_literals;
 
 constexpr Time start = Time(Duration{5'000'000'000});
-const ArrivalInquiry::Timing timing{2ms, 1s, 200ms, 8s};
+const ArrivalInquiry::Timing timing{2ms, 1s, 200ms, 8s, 200us};
+constexpr Duration announced_after = 2200us;  // of a group on three nodes
 
 struct Scene {
     GroupFacts facts = facts_of({0, 1, 2, 1});
@@ -30,9 +32,9 @@ TEST_CASE(
     Scene s;
     CHECK(s.inquiry.wake_at() == never);
     s.inquiry.begin(start, start + 30s);
-    REQUIRE(s.inquiry.wake_at() == start + 2ms);
+    REQUIRE(s.inquiry.wake_at() == start + announced_after);
 
-    auto due = s.inquiry.on_time(start + 2ms);
+    auto due = s.inquiry.on_time(start + announced_after);
     CHECK((due.announce && !due.ask && !due.log_late && !due.expire));
     s.inquiry.set_announced();
     REQUIRE(s.inquiry.wake_at() == start + 1s);
@@ -49,6 +51,20 @@ TEST_CASE(
     CHECK(s.inquiry.on_time(start + 8s).ask);
     CHECK(s.inquiry.on_time(start + 16s).ask);
     REQUIRE(s.inquiry.wake_at() == start + 24s);
+}
+
+TEST_CASE("the more nodes an announcement goes to, the later it is") {
+    for (const uint32_t nodes : {2u, 3u, 66u}) {
+        std::vector<uint32_t> placement(nodes);
+        std::iota(placement.begin(), placement.end(), 0u);
+        const GroupFacts facts = facts_of(placement);
+        ArrivalInquiry inquiry(facts, 0, timing);
+        inquiry.begin(start, never);
+        const Time at = start + 2ms + (nodes - 2) * 200us;
+        CHECK(inquiry.wake_at() == at);
+        CHECK(!inquiry.on_time(at - 1ns).announce);
+        CHECK(inquiry.on_time(at).announce);
+    }
 }
 
 TEST_CASE("a node is asked once until it answers, and only answers to this query count") {
