@@ -99,6 +99,7 @@ class Connection {
     // the wire accepts it.
     bool flush(Time now, size_t quantum);
     bool wants_writable() const { return stream_->wants_writable(); }
+    size_t stream_buffer_bytes() const { return stream_->buffer_bytes(); }
     bool wants_readable() const { return !ended_ && !reading_waits(); }
     bool has_unsent() const;
     // Something was written past the queues since flush(): there may be room now.

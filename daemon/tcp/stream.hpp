@@ -36,13 +36,14 @@ class Stream {
     // How many such records there were: what a peer may make reading cost beyond its bytes [B9].
     uint64_t short_reads() const { return short_reads_; }
 
-    // `blocked`: the wire takes no more now; what was written waits here. Beyond that a caller writes at most
-    // one record of the framing.
+    // `blocked`: the wire takes no more now; what was written waits here. Beyond that a caller goes on for as
+    // long as what Connection::write() got at once is.
     virtual Step write(Bytes record) = 0;
     bool takes_more() const { return unsent() < out_bytes_max; }
     // `done`: all that was written has left for the wire.
     Step flush();
     bool wants_writable() const { return blocked_; }
+    size_t buffer_bytes() const { return out_.capacity(); }  // that it holds, full or not
     // Of a peer that ended its direction before it closed, or of a wire that broke.
     const std::string& why() const { return why_; }
 
@@ -50,7 +51,7 @@ class Stream {
     static constexpr size_t out_bytes_max = 64 * 1024;
 
     explicit Stream(ByteWire& wire) : wire_(&wire) {}
-    void append(Bytes bytes) { out_.insert(out_.end(), bytes.begin(), bytes.end()); }
+    void append(Bytes bytes);
     size_t unsent() const { return out_.size() - sent_; }
     bool has_unsent() const { return unsent() > 0; }
     Step fail(std::string why) {

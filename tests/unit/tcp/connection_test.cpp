@@ -122,6 +122,26 @@ TEST_CASE("the wire gets three TLS records at once, and the rest at the end of w
     CHECK(p.b.got[Class::bulk] == chunk);
 }
 
+TEST_CASE("a connection that waits for work holds no buffer, whatever it has sent", "[tcp]") {
+    for (const auto mode : {tcp::Mode::tls, tcp::Mode::plain}) {
+        TcpPair p;
+        p.start(mode);
+        p.run();
+        p.a.machine->allow_direct(GENERATE(true, false));
+        const auto chunk = pattern(262'144, 5);
+        size_t most = 0;
+        p.a.wire.on_send = [&] { most = std::max(most, p.a.machine->stream_buffer_bytes()); };
+        for (const size_t room : {size_t{1} << 20, size_t{30'000}}) {
+            p.forth.room = room;  // also where the wire takes a part only
+            write(p.a, Class::bulk, chunk);
+            p.run(200);
+        }
+        CHECK(most > 16'384);
+        CHECK(p.a.machine->stream_buffer_bytes() <= 8192);
+        CHECK(p.b.got[Class::bulk].size() == 2 * chunk.size());
+    }
+}
+
 TEST_CASE("what leaves directly has a limit for each turn, and none waits in a queue", "[tcp][B9]") {
     TcpPair p;
     p.start(GENERATE(Mode::tls, Mode::plain));
