@@ -18,14 +18,41 @@ bool Context::complete(uint64_t handle, Result<void> result) {
     return true;
 }
 
+namespace {
+
+// What a job costs for each byte. Quick: as long as its memory takes. Slow: a division of integers, or
+// several roundings, for each element of a byte, about a hundred times as long.
+enum class Pace : uint8_t { quick, usual, slow };
+
+Pace pace_of(const WorkerJob& job) {
+    using Kind = WorkerJob::Kind;
+    const bool is_byte = reduce::size_of(job.dtype) == 1;
+    const bool divides = find_type(static_cast<uint64_t>(job.dtype))->family == TypeFamily::integer;
+    switch (job.kind) {
+        case Kind::copy:
+        case Kind::identity:
+            return Pace::quick;
+        case Kind::reduce:
+            return is_byte ? Pace::usual : Pace::quick;
+        case Kind::finish_avg:
+            return is_byte || divides ? Pace::slow : Pace::usual;
+        default:
+            return is_byte ? Pace::slow : Pace::usual;
+    }
+}
+
+}  // namespace
+
 void Context::submit_job(WorkerJob job, Pending& pending) {
-    runs_at_once(total_bytes(job)) ? run_at_once(job, pending) : hand_over(std::move(job), pending);
+    const size_t most = pace_of(job) == Pace::slow ? inline_slow_bytes_max : inline_job_bytes_max;
+    total_bytes(job) <= most ? run_at_once(job, pending) : hand_over(std::move(job), pending);
 }
 
 // Others' operations come in the same turn: what one turn may take is bounded.
 void Context::submit_step(WorkerJob job, Pending& pending) {
     const size_t bytes = total_bytes(job);
-    if (bytes > inline_step_bytes_max || runs_at_once(bytes)) return submit_job(std::move(job), pending);
+    if (pace_of(job) != Pace::quick || bytes > inline_step_bytes_max || runs_at_once(bytes))
+        return submit_job(std::move(job), pending);
     if (std::exchange(steps_at_, now) != now) steps_bytes_ = 0;
     if (steps_bytes_ + bytes > inline_turn_bytes_max) return hand_over(std::move(job), pending);
     steps_bytes_ += bytes;

@@ -33,6 +33,24 @@ struct Copies {
         return workers.jobs > before;
     }
 
+    // Of a job of this kind, whose lists are one of each, of so many bytes together.
+    bool is_handed_over(WorkerJob::Kind kind, Dtype dtype, size_t moved) {
+        const bool is_one = kind == WorkerJob::Kind::finish_avg;
+        const size_t bytes = is_one ? moved : moved / 3;
+        std::byte* at = memory.data();
+        WorkerJob job;
+        job.kind = kind;
+        job.dtype = dtype;
+        job.divisor = 3;
+        job.dsts.push_back({{nexar::test::place_of(at), bytes}});
+        for (int i = 0; i < (is_one ? 0 : 2); ++i)
+            job.srcs.push_back({{nexar::test::place_of(at += bytes), bytes}});
+        if (kind == WorkerJob::Kind::premul_sum) job.scalars = {1, 1};
+        const int before = workers.jobs;
+        lane.job(std::move(job));
+        return workers.jobs > before;
+    }
+
     NoPorts ports;
     Posted mesh;
     Handed workers;
@@ -48,6 +66,28 @@ TEST_CASE("a job of a small collective runs at once; workers have the longer one
     Copies copies;
     CHECK_FALSE(copies.is_handed_over(inline_step_bytes_max));
     CHECK(copies.is_handed_over(inline_step_bytes_max + 2));
+}
+
+// By type and kind of job they take up to 100 times as long for the same bytes.
+TEST_CASE("what takes long for its bytes is the workers' from fewer bytes on", "[N12]") {
+    using Kind = WorkerJob::Kind;
+    constexpr size_t quick = inline_step_bytes_max / 48 * 48, usual = inline_job_bytes_max / 48 * 48,
+                     slow = inline_slow_bytes_max / 48 * 48;
+    const struct {
+        Kind kind;
+        Dtype dtype;
+        size_t most;
+    } rows[] = {{Kind::reduce, Dtype::f32, quick},      {Kind::reduce, Dtype::i64, quick},
+                {Kind::reduce, Dtype::f8e4m3fn, usual}, {Kind::reduce, Dtype::i8, usual},
+                {Kind::finish_avg, Dtype::f32, usual},  {Kind::finish_avg, Dtype::f8e4m3fn, slow},
+                {Kind::finish_avg, Dtype::i8, slow},    {Kind::finish_avg, Dtype::i64, slow},
+                {Kind::premul_sum, Dtype::f32, usual},  {Kind::premul_sum, Dtype::f8e4m3fn, slow}};
+    for (const auto& row : rows) {
+        Copies copies;
+        CAPTURE(int(row.kind), reduce::name_of(row.dtype), row.most);
+        CHECK_FALSE(copies.is_handed_over(row.kind, row.dtype, row.most));
+        CHECK(copies.is_handed_over(row.kind, row.dtype, row.most + 48));
+    }
 }
 
 TEST_CASE("in a turn of the loop jobs of collectives run at once up to a limit, and again in the next one",
