@@ -100,6 +100,7 @@ Plan planned(const Shape& given, const Layout& layout, const PlanTable& table,
     Plan out;
     const uint64_t most = table.small_bytes_max / partials_of_node(shape, layout);
     out.cls = bytes <= most ? Class::small : Class::bulk;
+    out.bytes = bytes;
     out.chunk_bytes = table.chunk_bytes;
     if (layout.nodes() <= 1) return out;
     out.segments = segments_of(row, count, width_of(shape), layout.size(), table.segment_bytes);

@@ -20,8 +20,8 @@ namespace nexar::collectives {
 // Agreed when a group is made, constant for its epoch.
 struct PlanTable {
     uint32_t version = plan_version_by_size;  // of the plan function
-    uint64_t small_bytes_max = 128 * 1024;    // larger ops are bulk: they go through the shards
-    uint64_t doubling_bytes_max = 16 * 1024;  // plan functions 1 and 2: recursive doubling up to here
+    uint64_t small_bytes_max = 256 * 1024;    // larger ops are bulk: they go through the shards
+    uint64_t doubling_bytes_max = 64 * 1024;  // plan functions 1 and 2: recursive doubling up to here
     uint32_t chunk_bytes = link::chunk_bytes_max;
     uint64_t segment_bytes = 4 * 1024 * 1024;  // combined, exchanged and fanned out as a unit
     uint32_t lanes = 2;                        // segments in flight at the same time
@@ -59,6 +59,7 @@ constexpr uint32_t group_row_bytes = 64;  // what each rank states in a collecti
 struct Plan {
     Algorithm algorithm = Algorithm::local;
     Class cls = Class::small;
+    uint64_t bytes = 0;  // of the whole vector, or of all blocks; UINT64_MAX: not known
     uint32_t chunk_bytes = 0;
     // Segment i has part_of(count, segments, i), of each rank's block where there are blocks.
     uint32_t segments = 1;

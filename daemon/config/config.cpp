@@ -18,6 +18,7 @@ struct ParserFault {};
 #include <set>
 #include <sstream>
 
+#include "core/cores.hpp"
 #include "core/secret.hpp"
 
 namespace nexar::config {
@@ -163,12 +164,12 @@ Result<void> check_together(const Config& c) {
             return fail(Errc::bad_config, "session_sockets has the path '" + further.path +
                                               "' of socket or admin_socket; allowed: another path");
     NEXAR_TRY_VOID(check_status_sockets(c));
-    const uint64_t shards = std::max<uint64_t>(c.bulk_shards, 1);
+    const uint64_t shards = bulk_shards_of(c);
     const uint64_t port = std::stoul(c.listen.substr(c.listen.rfind(':') + 1));
-    if (port + shards > port_max)
+    if (port + shards + 1 > port_max)
         return fail(Errc::bad_config, "listen = '" + c.listen +
                                           "' leaves no port for bulk data; allowed: up to " +
-                                          std::to_string(port_max - shards) + " with " +
+                                          std::to_string(port_max - shards - 1) + " with " +
                                           std::to_string(shards) + " of bulk_shards");
     if (c.init_cluster && !c.join_token.empty())
         return fail(Errc::bad_config, "init_cluster = true together with a join_token; allowed: one of them");
@@ -176,6 +177,12 @@ Result<void> check_together(const Config& c) {
 }
 
 }  // namespace
+
+uint64_t bulk_shards_of(const Config& config) {
+    constexpr uint64_t cores_each = 4, most = 4;
+    if (config.bulk_shards > 0) return config.bulk_shards;
+    return std::clamp<uint64_t>(usable_cores() / cores_each, 1, most);
+}
 
 Result<Config> load(const Sources& sources) {
     Config config;

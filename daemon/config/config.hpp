@@ -45,14 +45,14 @@ struct Config {
     double drain_timeout = 10;
 
     // The plan (agreed per group; the group's creator decides)
-    uint64_t small_message_bytes = 128 * 1024;
+    uint64_t small_message_bytes = 256 * 1024;
     uint64_t pipeline_segment_bytes = 4 << 20;
     uint64_t large_message_bytes = 0;  // 0, and ring_max_world's: the cost model decides (planning.md)
     uint64_t ring_max_world = 0;
     std::string algorithms = "automatic";
 
     // Threads and limits
-    uint64_t bulk_shards = 0;  // 0: one; more pay only where one core cannot fill the wire
+    uint64_t bulk_shards = 0;  // 0: bulk_shards_of()
     uint64_t workers = 0;      // 0: cores - 1, at least 1
     uint64_t sessions_max = 2000;
     uint64_t regions_max = 32768;
@@ -67,6 +67,10 @@ struct Config {
     bool memfds_in_place = false;    // clients may make the daemon's mmap() wait then [S19]
     double yield_microseconds = 50;  // how long the loop looks again before it sleeps (Lookout)
 };
+
+// How many shards there are: where the key leaves it open, one for four usable cores, at most 4. One core
+// encrypts about 1 GB/s each way.
+uint64_t bulk_shards_of(const Config& config);
 
 // One row of the table behind parsing, flags, help and `nexarctl config`.
 struct Key {

@@ -321,7 +321,7 @@ std::vector<Key> size_keys() {
                "automatic, doubling, halving or ring",
                "what the cost model chooses from: all, the fewest steps, few steps and few bytes, the fewest "
                "bytes"),
-        count("bulk_shards", "NEXAR_BULK_SHARDS", &C::bulk_shards, 0, 64, "0 (one) to 64",
+        count("bulk_shards", "NEXAR_BULK_SHARDS", &C::bulk_shards, 0, 64, "0 (by cores) to 64",
               "threads for bulk data"),
         flag("tcp_bulk", "NEXAR_ENABLE_TCP_BULK_SIDECAR", &C::tcp_bulk,
              "bulk data over TCP where both nodes have it on and the network lets it pass; else over QUIC"),

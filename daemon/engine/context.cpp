@@ -103,7 +103,9 @@ void Context::send(link::PeerIndex to, const wire::Message& message) {
         ports.peers.send(to, bytes);
 }
 
-size_t Context::mesh_for(Class cls, uint64_t lane, uint32_t shards) const {
+size_t Context::mesh_for(Class cls, uint64_t bytes, uint64_t lane, uint32_t shards) const {
+    if (cls == Class::small && config.has_loop_bulk && bytes >= config.loop_bulk_min)
+        return ports.meshes.size() - 1;
     if (cls != Class::bulk || ports.meshes.size() == 1) return 0;
     return 1 + static_cast<size_t>(lane % shards);
 }

@@ -110,8 +110,9 @@ class Context {
     // In the control log, if wire::is_logged, charged to the daemon's reserve [L8].
     void send(link::PeerIndex to, const wire::Message& message);
 
-    // `shards`: how many all nodes of the group have (GroupFacts::bulk_shards).
-    size_t mesh_for(Class cls, uint64_t lane, uint32_t shards) const;
+    // Where a message, or a segment of a collective, of so many bytes is posted. `shards`: how many all nodes
+    // of the group have (GroupFacts::bulk_shards).
+    size_t mesh_for(Class cls, uint64_t bytes, uint64_t lane, uint32_t shards) const;
 
   private:
     static void run_at_once(const WorkerJob& job, Pending& pending);

@@ -45,6 +45,10 @@ struct EngineConfig {
     // The number of shards that carry lanes: lane l goes through shard l modulo it. A group uses the fewest
     // of any of its nodes.
     uint32_t bulk_shards = 1;
+    // The last mesh of the ports is one more of the control loop's own, for small operations and messages of
+    // at least so many bytes [B11]. Requires: both are the same on all nodes.
+    bool has_loop_bulk = false;
+    uint64_t loop_bulk_min = 48 * 1024;
 
     // Failure detection (membership/): a heartbeat is sent when nothing was sent for `interval`; a peer from
     // which nothing was received for `timeout` is suspected.
@@ -92,7 +96,8 @@ struct EnginePorts {
     Clients& clients;
     Workers& workers;
     PeerPort& peers;
-    std::vector<MeshPort*> meshes;  // [0]: the control loop's own; [1..]: bulk shards
+    std::vector<MeshPort*>
+        meshes;  // [0]: the control loop's own; [1..]: bulk shards; EngineConfig::has_loop_bulk
     Log& log;
 };
 

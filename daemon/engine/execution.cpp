@@ -136,7 +136,7 @@ Task<> Execution::lane_task(uint32_t lane) {
             co_await done(waiter.op);
         }
         scratch_.begin(segment, scratch);
-        const size_t mesh = context_.mesh_for(op_.cls, lane, facts_.bulk_shards);
+        const size_t mesh = context_.mesh_for(op_.cls, plan.bytes, lane, facts_.bulk_shards);
         lanes_.push_back(std::make_unique<MeshLane>(context_, op_, segment * plan.phases, mesh));
         MeshLane& verbs = *lanes_.back();
         verbs.segment = segment;

@@ -189,8 +189,8 @@ void Messages::start_transfer(Recv& recv, const Offer& offer) {
          {},
          {},
          offer.was_begun});
-    context.ports.meshes[context.mesh_for(cls, offer.message.number, facts.bulk_shards)]->post(
-        std::move(batch));
+    const size_t mesh = context.mesh_for(cls, offer.message.bytes, offer.message.number, facts.bulk_shards);
+    context.ports.meshes[mesh]->post(std::move(batch));
 }
 
 // Small messages in one piece need no job: to make its lists costs more than the copy.

@@ -173,7 +173,7 @@ void Messages::offer(Send& send) {
                            send.account,
                            send.priority,
                            true});
-    context.ports.meshes[context.mesh_for(class_of(bytes), number, facts.bulk_shards)]->post(
+    context.ports.meshes[context.mesh_for(class_of(bytes), bytes, number, facts.bulk_shards)]->post(
         std::move(batch));
 }
 

@@ -80,7 +80,7 @@ Member::~Member() {
 wire::PlanTableRecord Member::plan_table() const {
     const config::Config& config = needs_.config;
     collectives::PlanTable table;
-    table.small_bytes_max = config.small_message_bytes;
+    table.small_bytes_max = std::min(config.small_message_bytes, config.pipeline_segment_bytes);
     table.doubling_bytes_max = std::min(table.doubling_bytes_max, table.small_bytes_max);
     table.segment_bytes = config.pipeline_segment_bytes;
     table.model = needs_.model.value_or(table.model);
@@ -112,7 +112,7 @@ void Member::build_engine() {
     c.heartbeat_timeout = config::seconds(config.heartbeat_timeout);
     // A node that makes few groups itself may still lead many of the others'.
     c.node_opens_max = std::max<size_t>(c.node_opens_max, config.groups_max);
-    c.bulk_shards = static_cast<uint32_t>(std::max<uint64_t>(1, config.bulk_shards));
+    c.bulk_shards = static_cast<uint32_t>(config::bulk_shards_of(config));
     c.credentials = [self = c.self](const engine::OpenRequest& request) {
         return credentials(request, self);
     };
@@ -130,6 +130,9 @@ void Member::build_engine() {
         shard_meshes_.push_back(std::make_unique<ShardMesh>());
         ports.meshes.push_back(shard_meshes_.back().get());
     }
+    loop_bulk_ = std::make_unique<LoopBulk>();
+    ports.meshes.push_back(loop_bulk_.get());
+    c.has_loop_bulk = true;
     engine_ = std::make_unique<engine::Engine>(c, ports, admission::random_u64());
 }
 
@@ -170,8 +173,8 @@ bool Member::read_workers(Time now) {
 }
 
 Time Member::wake_at() const {
-    return std::min({plane_ ? plane_->wake_at() : never, server_->wake_at(), engine_->wake_at(),
-                     roster_.saving ? never : roster_.due});
+    return std::min({plane_ ? plane_->wake_at() : never, loop_bulk_->wake_at(), server_->wake_at(),
+                     engine_->wake_at(), roster_.saving ? never : roster_.due});
 }
 
 bool Member::prepare_to_sleep() {
@@ -209,6 +212,7 @@ link::TrafficCounts Member::traffic() const {
     if (!plane_) return {};
     link::TrafficCounts out = plane_->traffic();
     for (const auto& shard : shards_) out += shard->traffic();
+    out += loop_bulk_->traffic();
     return out;
 }
 

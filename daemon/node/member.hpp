@@ -18,6 +18,7 @@
 #include "node/addresses.hpp"
 #include "node/control_plane.hpp"
 #include "node/identity.hpp"
+#include "node/loop_bulk.hpp"
 #include "node/starts.hpp"
 #include "node/token_ledger.hpp"
 #include "shards/shard.hpp"
@@ -25,7 +26,7 @@
 
 namespace nexar::node {
 
-struct BulkView {         // of a peer's bulk connection on one shard
+struct BulkView {         // of a peer's bulk connection on one shard, or on the control loop
     std::string address;  // the peer's port for it
     bool up = false;
     bool answers = false;  // something has come over it since Member::ask_bulk()
@@ -42,7 +43,7 @@ struct PeerView {  // for nexarctl
     Time last_received_at{};
     Time since{};
     std::string why_down;
-    std::vector<BulkView> bulk;  // by shard
+    std::vector<BulkView> bulk;  // by shard; the last is the control loop's own
 };
 
 class Member final : private local::Descriptors, private PlaneListener {
@@ -130,6 +131,9 @@ class Member final : private local::Descriptors, private PlaneListener {
     void peer_is_down(Time now, const connections::PeerIsDown& down);
     void use_new_certificate(Time now);
     bool read_shards(Time now);
+    shards::BulkEndpointConfig endpoint_config(const Entry& entry, const quic::Identity& identity,
+                                               const quic::Verifier& verifier, size_t port) const;
+    void on_bulk_event(Time now, size_t shard, shards::Event event);
     void on_bulk(Time now, size_t shard, const connections::BulkState& state);
     bool read_workers(Time now);
     void save_roster(Time now);
@@ -155,6 +159,7 @@ class Member final : private local::Descriptors, private PlaneListener {
     // The engine's ports to them: they are there before.
     std::unique_ptr<PlaneRelay> plane_relay_;
     std::vector<std::unique_ptr<ShardMesh>> shard_meshes_;
+    std::unique_ptr<LoopBulk> loop_bulk_;
     std::unique_ptr<workers::Pool> pool_;
     std::unique_ptr<ClientsRelay> clients_;
     std::unique_ptr<engine::Engine> engine_;

@@ -12,6 +12,8 @@ namespace {
 
 constexpr size_t events_per_turn_max = 1024;
 constexpr size_t departures_max = 4096;
+// All of what goes over the loop's own endpoint. The link requires: the same on all nodes.
+constexpr size_t loop_eager_bytes_max = 256 * 1024;
 constexpr Duration roster_pause{1'000'000'000};   // between two writes, so that a burst of new peers is two
 constexpr Duration roster_quiet{10'000'000'000};  // between two log lines about the disk [K9]
 
@@ -66,6 +68,7 @@ void Member::drop_cluster() {
     if (plane_relay_) plane_relay_->plane = nullptr;
     plane_watch_.reset();
     shards_.clear();
+    if (loop_bulk_) loop_bulk_->close(loop::Loop::now());
     plane_.reset();
     renewer_.reset();
     join_server_.reset();
@@ -116,31 +119,42 @@ Result<void> Member::build_plane(Time now, const Entry& entry, const quic::Ident
 Result<void> Member::build_shards(const Entry& entry, const quic::Identity& identity,
                                   const quic::Verifier& verifier) {
     for (size_t i = 0; i < shard_meshes_.size(); ++i) {
-        shards::ShardConfig c;
+        shards::ShardConfig c{endpoint_config(entry, identity, verifier, i)};
         c.number = static_cast<uint16_t>(i);
-        c.listen = listen_;
-        c.listen.port = static_cast<uint16_t>(listen_.port + 1 + i);
-        c.identity = identity;
-        c.verifier = verifier;
-        c.quic.wall_clock = wall_now;
-        c.reset_secret = entry.reset_secret(c.listen.port);
-        c.self = needs_.self;
-        c.incarnation = needs_.incarnation;
-        c.tcp = needs_.config.tcp_bulk;
-        c.tcp_plain = c.tcp && !needs_.config.encrypt_bulk;
-        c.mesh.incarnation = needs_.incarnation.nonce;
-        c.watch.interval = config::seconds(needs_.config.heartbeat_interval);
-        c.watch.timeout = config::seconds(needs_.config.heartbeat_timeout);
         c.at_work = &server_->bulk_count();
         c.yield_window = Duration(static_cast<int64_t>(needs_.config.yield_microseconds * 1000));
         NEXAR_TRY(auto shard, shards::Shard::start(std::move(c), needs_.wakeup));
         shards_.push_back(std::move(shard));
     }
-    return {};
+    // Behind the shards' ports, whose number is another one on each node.
+    auto c = endpoint_config(entry, identity, verifier, shard_meshes_.size());
+    c.number = shards::loop_number;
+    c.mesh.eager_bytes_max = loop_eager_bytes_max;
+    return loop_bulk_->open(std::move(c), needs_.loop);
+}
+
+shards::BulkEndpointConfig Member::endpoint_config(const Entry& entry, const quic::Identity& identity,
+                                                   const quic::Verifier& verifier, size_t port) const {
+    shards::BulkEndpointConfig c;
+    c.listen = listen_;
+    c.listen.port = static_cast<uint16_t>(listen_.port + 1 + port);
+    c.identity = identity;
+    c.verifier = verifier;
+    c.quic.wall_clock = wall_now;
+    c.reset_secret = entry.reset_secret(c.listen.port);
+    c.self = needs_.self;
+    c.incarnation = needs_.incarnation;
+    c.tcp = needs_.config.tcp_bulk;
+    c.tcp_plain = c.tcp && !needs_.config.encrypt_bulk;
+    c.mesh.incarnation = needs_.incarnation.nonce;
+    c.watch.interval = config::seconds(needs_.config.heartbeat_interval);
+    c.watch.timeout = config::seconds(needs_.config.heartbeat_timeout);
+    return c;
 }
 
 bool Member::step_cluster(Time now) {
-    const bool work = plane_->receive(now);
+    bool work = plane_->receive(now);
+    work |= loop_bulk_->receive(now);
     return read_shards(now) || work;
 }
 
@@ -150,6 +164,7 @@ bool Member::end_step_of_cluster(Time now) {
     if (roster_.saving) roster_is_saved(now);
     if (roster_.due <= now && !roster_.saving) save_roster(now);
     for (auto& shard : shards_) shard->flush();
+    work |= loop_bulk_->send(now);
     work |= plane_->send(now);
     note_sent(now);
     if (plane_->wants_writable() != plane_wants_write_) {
@@ -198,25 +213,28 @@ void Member::peer_is_up(Time now, const connections::PeerIsUp& up) {
     roster_.due = std::max(now, roster_.free);
 }
 
-// Each shard connects to the peer's shard of the same number; a group uses as many as all its nodes have.
+// Each shard connects to the peer's shard of the same number; a group uses as many as all its nodes have. The
+// loops' own endpoints are connected in any case.
 void Member::introduce_to_shards(const connections::PeerIsUp& up, PeerView& view) {
     auto address = quic::Address::parse(up.remote);
     if (!address) return;  // cannot happen: the address is that of an open connection
     const size_t count = std::min<size_t>(shards_.size(), up.info.bulk_shards);
-    if (view.bulk.size() < count) view.bulk.resize(count);
+    if (view.bulk.size() < count + 1) view.bulk.resize(count + 1);
     const auto key = plane_->attach_key(up.info.peer);
     const uint64_t features = up.info.agreed.features;
     const bool tcp = key && needs_.config.tcp_bulk && (features & feature_of_tcp_bulk) != 0;
     const bool plain = !needs_.config.encrypt_bulk && (features & feature_of_plain_bulk) != 0;
-    for (size_t i = 0; i < count; ++i) {
-        address->port = static_cast<uint16_t>(up.info.bulk_port + i);
+    for (size_t i = 0; i <= count; ++i) {
+        const auto post = [&](shards::Command command) {
+            i < count ? shards_[i]->post(std::move(command)) : loop_bulk_->apply(std::move(command));
+        };
+        address->port = static_cast<uint16_t>(up.info.bulk_port + (i < count ? i : up.info.bulk_shards));
         view.bulk[i].address = address->text();
         view.bulk[i].tcp = tcp;
-        if (tcp)
-            shards_[i]->post(shards::UseAttachKey{{up.info.record.node, up.info.incarnation, *key, plain}});
-        shards_[i]->post(connections::KnownPeer{up.info.peer, up.info.record.node, up.info.incarnation,
-                                                view.bulk[i].address, needs_.self < up.info.record.node,
-                                                view.bulk[i].traffic, tcp});
+        if (tcp) post(shards::UseAttachKey{{up.info.record.node, up.info.incarnation, *key, plain}});
+        post(connections::KnownPeer{up.info.peer, up.info.record.node, up.info.incarnation,
+                                    view.bulk[i].address, needs_.self < up.info.record.node,
+                                    view.bulk[i].traffic, tcp});
     }
 }
 
@@ -229,8 +247,9 @@ void Member::peer_is_down(Time now, const connections::PeerIsDown& down) {
                                   field("proof", down.proof)});
     engine_->on_peer_down(now, down.peer, down.why, down.proof);
     if (!down.proof) return;  // transfers wait for a new connection
-    for (auto& shard : shards_)
-        shard->post(shards::DropPeer{down.peer, view.info.record.node, view.info.incarnation});
+    const shards::DropPeer drop{down.peer, view.info.record.node, view.info.incarnation};
+    for (auto& shard : shards_) shard->post(drop);
+    loop_bulk_->apply(drop);
     plane_->drop_peer(down.peer);
     if (departures_.size() >= departures_max) departures_.clear();
     departures_[view.info.record.node] = down.why;
@@ -250,6 +269,7 @@ void Member::use_new_certificate(Time now) {
         return;
     }
     for (auto& shard : shards_) shard->post(shards::UseIdentity{identity});
+    loop_bulk_->apply(shards::UseIdentity{identity});
 }
 
 bool Member::read_shards(Time now) {
@@ -259,24 +279,34 @@ bool Member::read_shards(Time now) {
             auto event = shards_[i]->poll_event();
             if (!event) break;
             work = true;
-            if (auto* mesh = std::get_if<link::MeshEvent>(&*event)) {
-                engine_->on_mesh_event(now, *mesh);
-            } else if (auto* bulk = std::get_if<connections::BulkState>(&*event)) {
-                on_bulk(now, i, *bulk);
-            } else if (auto* pause = std::get_if<shards::AcceptPause>(&*event)) {
-                if (pause->begins)
-                    needs_.log.warn("tcp_accept_paused",
-                                    {field("shard", i), field("reason", "no descriptor or memory is left")});
-                else
-                    needs_.log.info("tcp_accept_resumed", {field("shard", i)});
-            }
+            on_bulk_event(now, i, std::move(*event));
         }
+    }
+    while (auto event = loop_bulk_->poll_event()) {
+        work = true;
+        on_bulk_event(now, shards::loop_number, std::move(*event));
     }
     return work;
 }
 
+void Member::on_bulk_event(Time now, size_t shard, shards::Event event) {
+    if (auto* mesh = std::get_if<link::MeshEvent>(&event)) {
+        engine_->on_mesh_event(now, *mesh);
+    } else if (auto* bulk = std::get_if<connections::BulkState>(&event)) {
+        on_bulk(now, shard, *bulk);
+    } else if (auto* pause = std::get_if<shards::AcceptPause>(&event)) {
+        if (pause->begins)
+            needs_.log.warn("tcp_accept_paused",
+                            {field("shard", shard), field("reason", "no descriptor or memory is left")});
+        else
+            needs_.log.info("tcp_accept_resumed", {field("shard", shard)});
+    }
+}
+
 void Member::on_bulk(Time now, size_t shard, const connections::BulkState& state) {
-    if (const auto it = peers_.find(state.peer); it != peers_.end() && shard < it->second.bulk.size()) {
+    const auto it = peers_.find(state.peer);
+    if (it != peers_.end() && shard == shards::loop_number) shard = it->second.bulk.size() - 1;
+    if (it != peers_.end() && shard < it->second.bulk.size()) {
         BulkView& view = it->second.bulk[shard];
         view.up = state.up;
         view.carrier = state.carrier;
@@ -295,6 +325,7 @@ void Member::ask_bulk() {
     for (auto& [index, peer] : peers_)
         for (BulkView& bulk : peer.bulk) bulk.answers = false;
     for (const auto& shard : shards_) shard->post(shards::AskPeers{});
+    loop_bulk_->apply(shards::AskPeers{});
 }
 
 bool Member::bulk_answers() const {

@@ -356,6 +356,7 @@ void Directory::prepare(std::vector<Entry> entries, Time now) {
     forming.prepare.plan.version =
         std::min(config_.plan.version, plan_version_of(common_features(forming.prepare.members)));
     wire::PlanTableRecord& plan = forming.prepare.plan;
+    plan.lanes = std::max<uint32_t>(plan.lanes, plan.bulk_shards);  // so that each shard has one
     plan.doubling_bytes_max =
         doubling_bytes_among(forming.nodes.size(), plan.doubling_bytes_max, plan.small_bytes_max);
     forming.entries = std::move(entries);

@@ -24,7 +24,7 @@ from measure import read_times
 
 SIZES = (8, 512, 4 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20)
 ONE_CHOICE_FROM = 8 << 20  # several segments: only the bulk ring is left
-SMALL_MAX = 128 << 10      # small_message_bytes: what is longer is bulk, also where that is not wanted
+SMALL_MAX = 256 << 10      # small_message_bytes: what is longer is bulk, also where that is not wanted
 NEVER_BULK = ("small_start_ns = 1000\nsmall_ps_per_byte = 1\nbulk_start_ns = 1000000000\nbulk_ps_per_byte = 1\n"
               "memory_ps_per_byte = 1\nshared_ps_per_byte = 1\n")
 PARAMETERS = ("small_start_ns", "small_ps_per_byte", "bulk_start_ns", "bulk_ps_per_byte", "memory_ps_per_byte",

@@ -43,7 +43,7 @@ class Host::Port final : public engine::MeshPort {
 
   private:
     Duration hop() {
-        return mesh_ == 0 ? Duration{0} : host_.cluster_.clock.some(host_.cluster_.shape.shard_hop);
+        return mesh_ != 1 ? Duration{0} : host_.cluster_.clock.some(host_.cluster_.shape.shard_hop);
     }
     void later(std::function<void()> act) {
         last_command_ = std::max(last_command_, host_.cluster_.clock.now() + hop());
@@ -77,6 +77,8 @@ Host::Host(Cluster& cluster, uint32_t index, uint32_t identity, uint64_t counter
     config.plan = cluster.shape.plan;
     config.hostname = hostname();
     config.features = cluster.capabilities_of(identity).features;
+    config.has_loop_bulk = cluster.shape.connected;  // its third mesh has channels then
+    config.loop_bulk_min = std::min(config.loop_bulk_min, config.plan.small_bytes_max / 2);
     config.host_of = [&cluster](const NodeId& node) {
         for (const auto& host : cluster.hosts)
             if (host->id == node) return host->hostname();

@@ -1,7 +1,7 @@
-// Cluster: simulated hosts, each with the production Engine (with its detector and arbiter), a Mesh for the
-// control loop and one for a bulk shard, workers that finish late and out of order; ranks are driven by the
-// test. All of it in virtual time. An `error` log line, an engine's complaint about a peer, or a completion
-// that comes twice fails.
+// Cluster: simulated hosts, each with the production Engine (with its detector and arbiter), two Meshes for
+// the control loop and one for a bulk shard, workers that finish late and out of order; ranks are driven by
+// the test. All of it in virtual time. An `error` log line, an engine's complaint about a peer, or a
+// completion that comes twice fails.
 #pragma once
 
 #include <deque>
@@ -218,6 +218,8 @@ class Cluster {
     Time next_move_{};
 };
 
-constexpr size_t meshes_per_host = 2;
+// The control loop's, the shard's, and the loop's second one, which engines use where
+// EngineConfig::has_loop_bulk says so.
+constexpr size_t meshes_per_host = 3;
 
 }  // namespace nexar::sim

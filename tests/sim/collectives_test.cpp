@@ -129,7 +129,7 @@ TEST_CASE(
             CAPTURE(p, count);
             ClusterShape shape;
             shape.nodes = 5;
-            shape.plan.segment_bytes = 128 * 1024;
+            shape.plan.segment_bytes = shape.plan.small_bytes_max = 128 * 1024;
             Cluster cluster(10 * p + count, shape);
             Program program(cluster, cluster.make_group(placements[p]));
             if (count == 2000) program.stage(2);

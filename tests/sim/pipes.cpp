@@ -44,7 +44,7 @@ std::unique_ptr<Pipe> Cluster::make_pipe_of(uint32_t from, uint32_t to, size_t m
 // A host's bulk connections have work: now and then one of them moves, at any chunk.
 void Cluster::maybe_move(uint32_t at) {
     if (wire_mode() != WireMode::switching || clock.now() < next_move_ || at >= shape.nodes) return;
-    if (!hosts[at]->meshes[1]->has_transfers()) return;
+    if (!hosts[at]->meshes[1]->has_transfers() && !hosts[at]->meshes[2]->has_transfers()) return;
     next_move_ = clock.now() + Duration(static_cast<int64_t>(moves_.below(400'000)));
     const auto other = static_cast<uint32_t>(moves_.below(shape.nodes));
     if (other == at || hosts[at]->dead || hosts[other]->dead || !link(at, other).up) return;

@@ -202,7 +202,7 @@ coll::Plan plan_of(const PlanQuestion& question, uint64_t bytes) {
 
 // The longest that goes with control.
 uint64_t longest_small(const PlanQuestion& question) {
-    for (uint64_t bytes = 128 << 10; bytes > 64; bytes /= 2)
+    for (uint64_t bytes = 256 << 10; bytes > 64; bytes /= 2)
         if (plan_of(question, bytes).cls == nexar::Class::small) return bytes;
     return 64;
 }

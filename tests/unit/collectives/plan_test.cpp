@@ -216,26 +216,26 @@ TEST_CASE("the plan of functions 1 and 2 follows size and kind") {
         return plan({kind, count, 4, 0}, layout, table).algorithm;
     };
 
-    REQUIRE(algorithm(Kind::all_reduce, 4096) == Algorithm::doubling_all_reduce);
-    REQUIRE(algorithm(Kind::all_reduce, 4097) == Algorithm::ring_all_reduce);
+    REQUIRE(algorithm(Kind::all_reduce, 16384) == Algorithm::doubling_all_reduce);
+    REQUIRE(algorithm(Kind::all_reduce, 16385) == Algorithm::ring_all_reduce);
     REQUIRE(algorithm(Kind::all_reduce, 0) == Algorithm::dissemination_barrier);
     REQUIRE(algorithm(Kind::broadcast, 8) == Algorithm::binomial_broadcast);
     REQUIRE(algorithm(Kind::broadcast, 1 << 20) == Algorithm::chain_broadcast);
     REQUIRE(algorithm(Kind::reduce, 8) == Algorithm::binomial_reduce);
     REQUIRE(algorithm(Kind::reduce, 1 << 20) == Algorithm::chain_reduce);
     // The limit is for all blocks of the root.
-    REQUIRE(algorithm(Kind::gather, 6553) == Algorithm::binomial_gather);
-    REQUIRE(algorithm(Kind::gather, 6554) == Algorithm::direct_gather);
-    REQUIRE(algorithm(Kind::scatter, 6553) == Algorithm::binomial_scatter);
-    REQUIRE(algorithm(Kind::scatter, 6554) == Algorithm::direct_scatter);
+    REQUIRE(algorithm(Kind::gather, 13107) == Algorithm::binomial_gather);
+    REQUIRE(algorithm(Kind::gather, 13108) == Algorithm::direct_gather);
+    REQUIRE(algorithm(Kind::scatter, 13107) == Algorithm::binomial_scatter);
+    REQUIRE(algorithm(Kind::scatter, 13108) == Algorithm::direct_scatter);
     // The limit is for the packed side.
-    REQUIRE(algorithm(Kind::gatherv, 32768) == Algorithm::binomial_gather);
-    REQUIRE(algorithm(Kind::gatherv, 32769) == Algorithm::direct_gather);
-    REQUIRE(algorithm(Kind::scatterv, 32768) == Algorithm::binomial_scatter);
-    REQUIRE(algorithm(Kind::scatterv, 32769) == Algorithm::direct_scatter);
+    REQUIRE(algorithm(Kind::gatherv, 65536) == Algorithm::binomial_gather);
+    REQUIRE(algorithm(Kind::gatherv, 65537) == Algorithm::direct_gather);
+    REQUIRE(algorithm(Kind::scatterv, 65536) == Algorithm::binomial_scatter);
+    REQUIRE(algorithm(Kind::scatterv, 65537) == Algorithm::direct_scatter);
     // The limit is for the inputs of all ranks.
-    REQUIRE(algorithm(Kind::scan, 6553) == Algorithm::direct_scan);
-    REQUIRE(algorithm(Kind::exclusive_scan, 6554) == Algorithm::chain_scan);
+    REQUIRE(algorithm(Kind::scan, 13107) == Algorithm::direct_scan);
+    REQUIRE(algorithm(Kind::exclusive_scan, 13108) == Algorithm::chain_scan);
     REQUIRE(plan({Kind::all_reduce, 1 << 20, 4, 0}, Layout(std::vector<uint32_t>{3, 3}), table).algorithm ==
             Algorithm::local);
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 
+#include "core/cores.hpp"
+
 using namespace nexar;
 using namespace nexar::config;
 
@@ -143,9 +145,9 @@ TEST_CASE("bulk data over TCP and its encryption are on; both may be switched", 
 }
 
 TEST_CASE("an address to listen on is digits and a port, and leaves ports for bulk data") {
-    for (const char* good : {"0.0.0.0:7654", "127.0.0.1:1", "10.0.0.1:65534", "[::]:7654", "[fd00::2]:80"}) {
+    for (const char* good : {"0.0.0.0:7654", "127.0.0.1:1", "10.0.0.1:65533", "[::]:7654", "[fd00::2]:80"}) {
         CAPTURE(good);
-        REQUIRE(load(environment({{"NEXAR_LISTEN", good}}))->listen == good);
+        REQUIRE(load(environment({{"NEXAR_LISTEN", good}, {"NEXAR_BULK_SHARDS", "1"}}))->listen == good);
     }
     for (const char* bad : {"",         "foo",          "7654",          ":7654",      "1.2.3.4",
                             "1.2.3.4:", "1.2.3.4:0",    "1.2.3.4:65536", "1.2.3.4:-1", "1.2.3.4:80x",
@@ -156,12 +158,23 @@ TEST_CASE("an address to listen on is digits and a port, and leaves ports for bu
         REQUIRE_FALSE(loaded);
         REQUIRE(loaded.error().text.find("ADDRESS:PORT") != std::string::npos);
     }
-    Sources s = environment({{"NEXAR_LISTEN", "0.0.0.0:65535"}});
-    REQUIRE(load(s).error().text.find("up to 65534") != std::string::npos);
-    s.environment = {{"NEXAR_LISTEN", "[::]:65533"}, {"NEXAR_BULK_SHARDS", "3"}};
-    REQUIRE(load(s).error().text.find("up to 65532") != std::string::npos);
-    s.environment["NEXAR_LISTEN"] = "[::]:65532";
+    Sources s = environment({{"NEXAR_LISTEN", "0.0.0.0:65534"}, {"NEXAR_BULK_SHARDS", "1"}});
+    REQUIRE(load(s).error().text.find("up to 65533") != std::string::npos);
+    s.environment = {{"NEXAR_LISTEN", "[::]:65532"}, {"NEXAR_BULK_SHARDS", "3"}};
+    REQUIRE(load(s).error().text.find("up to 65531") != std::string::npos);
+    s.environment["NEXAR_LISTEN"] = "[::]:65531";
     REQUIRE(load(s));
+    // By cores: one of the loop's own, and one to four.
+    s.environment = {{"NEXAR_LISTEN", "[::]:65534"}};
+    REQUIRE_FALSE(load(s));
+    s.environment["NEXAR_LISTEN"] = "[::]:65530";
+    REQUIRE(load(s));
+}
+
+TEST_CASE("there are as many bulk shards as configured, or one for four cores, from one to four") {
+    const auto by_cores = bulk_shards_of(*load(environment({})));
+    REQUIRE(by_cores == std::clamp<uint64_t>(usable_cores() / 4, 1, 4));
+    REQUIRE(bulk_shards_of(*load(environment({{"NEXAR_BULK_SHARDS", "7"}}))) == 7);
 }
 
 TEST_CASE("a cluster's name fits into a certificate") {

@@ -166,8 +166,8 @@ TEST_CASE("an operation's own priority: barrier critical, small collectives real
     };
     CHECK(of(OpKind::barrier, 0) == Priority::critical);
     CHECK(of(OpKind::broadcast, 2) == Priority::realtime);
-    CHECK(of(OpKind::broadcast, 32 * 1024) == Priority::realtime);
-    CHECK(of(OpKind::broadcast, 32 * 1024 + 1) == Priority::bulk);
+    CHECK(of(OpKind::broadcast, 64 * 1024) == Priority::realtime);
+    CHECK(of(OpKind::broadcast, 64 * 1024 + 1) == Priority::bulk);
 }
 
 }  // namespace nexar::engine
