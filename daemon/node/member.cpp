@@ -62,7 +62,7 @@ Result<std::unique_ptr<Member>> Member::start(const Needs& needs, Time now) {
     return member;
 }
 
-// Shards and workers stop before the server unmaps the sessions' memory, which their jobs use; the plane is
+// Bulk endpoints and workers stop before the server unmaps the sessions' memory, which they use; the plane is
 // there until the engine has gone.
 Member::~Member() {
     local::BusGuard::wake_at_faults(nullptr);
@@ -70,6 +70,7 @@ Member::~Member() {
     plane_watch_.reset();
     shards_.clear();
     for (const auto& mesh : shard_meshes_) mesh->shard = nullptr;
+    if (loop_bulk_) loop_bulk_->close(loop::Loop::now());
     pool_.reset();
     if (clients_) clients_->server = nullptr;
     server_.reset();
