@@ -14,6 +14,8 @@ constexpr size_t events_per_turn_max = 1024;
 constexpr size_t departures_max = 4096;
 // All of what goes over the loop's own endpoint. The link requires: the same on all nodes.
 constexpr size_t loop_eager_bytes_max = 256 * 1024;
+constexpr size_t loop_newcomers_max =
+    4;  // in 10 ms: the handshakes of strangers take a tenth of the loop's time
 constexpr Duration roster_pause{1'000'000'000};   // between two writes, so that a burst of new peers is two
 constexpr Duration roster_quiet{10'000'000'000};  // between two log lines about the disk [K9]
 
@@ -130,6 +132,7 @@ Result<void> Member::build_shards(const Entry& entry, const quic::Identity& iden
     auto c = endpoint_config(entry, identity, verifier, shard_meshes_.size());
     c.number = shards::loop_number;
     c.mesh.eager_bytes_max = loop_eager_bytes_max;
+    c.newcomers_max = loop_newcomers_max;
     return loop_bulk_->open(std::move(c), needs_.loop);
 }
 

@@ -193,10 +193,14 @@ Result<connections::ConnectionId> TcpCarrier::dial(Time now, const std::string& 
 }
 
 void TcpCarrier::accept(Time now) {
+    if (newcomers_until_ <= now) newcomers_ = 0, newcomers_until_ = now + newcomers_interval;
     for (size_t i = 0; i < accepts_per_turn; ++i) {
+        if (options_.newcomers_max != 0 && newcomers_ == options_.newcomers_max)
+            return accept_again_at(newcomers_until_);
         auto accepted = listener_->accept();
         if (!accepted && listener_->is_short()) pause_accepting(now);
         if (!accepted) return;
+        ++newcomers_;
         if (std::exchange(pause_reported_, false)) accept_news_ = false;
         if (const auto evicted = half_open_.add(now, next_id_, accepted->remote))
             if (Conn* victim = find(*evicted)) drop(*victim);
@@ -211,9 +215,13 @@ bool TcpCarrier::watch_listener() {
 
 // The listener stays readable, and must not keep the thread awake. To be watched no more takes no memory, as
 // another set of events might.
-void TcpCarrier::pause_accepting(Time now) {
-    accept_at_ = now + accept_pause;
+void TcpCarrier::accept_again_at(Time at) {
+    accept_at_ = at;
     ::epoll_ctl(epoll_, EPOLL_CTL_DEL, listener_->fd(), nullptr);
+}
+
+void TcpCarrier::pause_accepting(Time now) {
+    accept_again_at(now + accept_pause);
     if (pause_reported_ || now < report_at_) return;
     report_at_ = now + accept_report_interval;
     pause_reported_ = true;

@@ -31,6 +31,7 @@ class TcpCarrier final : public connections::Carrier, private tcp::KeyRing {
     static constexpr Duration linger{500'000'000};
     static constexpr Duration accept_pause{200'000'000};  // when there is no descriptor for a newcomer
     static constexpr Duration accept_report_interval{60'000'000'000};
+    static constexpr Duration newcomers_interval{10'000'000};
     static constexpr Duration short_pause{5'000'000};     // when the kernel has no memory for what is sent
     static constexpr Duration rate_interval{10'000'000};  // between looks at a sender's rate
     static constexpr uint64_t direct_from = 512 * 1024;   // bytes that leave in 5 ms: 100 MB/s
@@ -43,6 +44,7 @@ class TcpCarrier final : public connections::Carrier, private tcp::KeyRing {
         uint16_t shard = 0;
         bool plain = false;  // accepts connections without TLS as well [B7]
         std::function<WallSeconds()> wall_clock;
+        size_t newcomers_max = 0;  // accepted in newcomers_interval: a handshake takes time; 0: no limit
     };
     static Result<std::unique_ptr<TcpCarrier>> open(Options options, const quic::Identity& identity,
                                                     quic::Verifier verifier);
@@ -90,6 +92,7 @@ class TcpCarrier final : public connections::Carrier, private tcp::KeyRing {
     void accept(Time now);
     bool watch_listener();  // false: the kernel has no memory for it
     void pause_accepting(Time now);
+    void accept_again_at(Time at);
     void begin(Conn& conn);
     void on_ready(Time now, uint64_t id, uint32_t ready, connections::CarrierEvents& events);
     void read(Time now, Conn& conn, connections::CarrierEvents& events);
@@ -121,6 +124,8 @@ class TcpCarrier final : public connections::Carrier, private tcp::KeyRing {
     std::vector<uint64_t> unread_;                     // may have more that the kernel does not report again
     std::vector<uint64_t> touched_;                    // have something to send, or have ended
     std::set<std::pair<Time, uint64_t>> acks_;
+    size_t newcomers_ = 0;  // in the interval that ends at newcomers_until_
+    Time newcomers_until_{};
     Time accept_at_ = never;       // the listener is not watched until then; never: it is
     bool pause_reported_ = false;  // and no newcomer was accepted since
     Time report_at_{};             // the next pause is reported from then on

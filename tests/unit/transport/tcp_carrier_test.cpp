@@ -42,8 +42,9 @@ struct Side final : connections::CarrierEvents {
     std::vector<std::string> closed;
     std::string address;
 
-    Side(const std::string& name, uint16_t port) : leaf(authority().issue(name)) {
+    Side(const std::string& name, uint16_t port, size_t newcomers_max = 0) : leaf(authority().issue(name)) {
         TcpCarrier::Options options;
+        options.newcomers_max = newcomers_max;
         address = "127.0.0.1:" + std::to_string(port);
         options.listen = *quic::Address::parse(address);
         options.self = leaf.id;
@@ -238,6 +239,23 @@ TEST_CASE("a close reaches a peer that sends without end", "[transport][B10]") {
         return !two.b.closed.empty();
     }));
     CHECK(two.b.closed.front() == "closed by the peer: kept another");
+}
+
+TEST_CASE("with a limit for newcomers the others wait in the kernel for the next interval",
+          "[transport][B11]") {
+    const uint16_t port = free_port();
+    Side side("a", port, 4);
+    std::vector<Unidentified> others;
+    for (size_t i = 0; i < 10; ++i) others.emplace_back(uint8_t{1}, port);
+    Time now = loop::Loop::now();
+    REQUIRE(Two::until([&] { return side.carrier->half_open() == 4; }, [&] { side.turn(now); }));
+    for (const size_t after : {size_t{8}, size_t{10}}) {
+        for (int i = 0; i < 16; ++i) side.turn(now);
+        CHECK(side.carrier->half_open() < after);
+        REQUIRE(side.carrier->wake_at() <= now + TcpCarrier::newcomers_interval);
+        now += TcpCarrier::newcomers_interval;
+        REQUIRE(Two::until([&] { return side.carrier->half_open() == after; }, [&] { side.turn(now); }));
+    }
 }
 
 // They are of many sites, since one has few places [B5], and all have their time's end at once.
