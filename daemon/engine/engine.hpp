@@ -96,8 +96,8 @@ struct EnginePorts {
     Clients& clients;
     Workers& workers;
     PeerPort& peers;
-    std::vector<MeshPort*>
-        meshes;  // [0]: the control loop's own; [1..]: bulk shards; EngineConfig::has_loop_bulk
+    // [0]: the control loop's own; [1..]: bulk shards; then the one of EngineConfig::has_loop_bulk.
+    std::vector<MeshPort*> meshes;
     Log& log;
 };
 

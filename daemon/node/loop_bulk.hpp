@@ -18,7 +18,6 @@ class LoopBulk final : public engine::MeshPort, private shards::BulkEndpoint::Li
     // In a cluster only; until then nothing that is posted has an addressee.
     Result<void> open(shards::BulkEndpointConfig config, loop::Loop& loop);
     void close(Time now);
-    bool is_open() const { return endpoint_ != nullptr; }
 
     void apply(shards::Command command);
     // The two ends of a turn, as ControlPlane's. True: there was work.

@@ -14,8 +14,8 @@ constexpr size_t events_per_turn_max = 1024;
 constexpr size_t departures_max = 4096;
 // All of what goes over the loop's own endpoint. The link requires: the same on all nodes.
 constexpr size_t loop_eager_bytes_max = 256 * 1024;
-constexpr size_t loop_newcomers_max =
-    4;  // in 10 ms: handshakes take at most about a tenth of the loop's time
+// In 10 ms: so their handshakes take at most about a tenth of the loop's time.
+constexpr size_t loop_newcomers_max = 4;
 constexpr Duration roster_pause{1'000'000'000};   // between two writes, so that a burst of new peers is two
 constexpr Duration roster_quiet{10'000'000'000};  // between two log lines about the disk [K9]
 
