@@ -232,7 +232,8 @@ def over_tcp_as_the_doctor_says(node):
     done = subprocess.run([os.environ["NEXAR_TEST_NEXARCTL"], "--socket", str(node.admin), "doctor", "--json"], capture_output=True,
                           text=True, timeout=30, check=False,
                           preexec_fn=lambda: enter(node.network.namespace(node.host)))
-    check, = [one for one in json.loads(done.stdout)["checks"] if one["check"].startswith("bulk data over TCP, peer ")]
+    check, = [one for one in json.loads(done.stdout)["checks"]
+              if one["check"].startswith("bulk data over TCP, peer ") and f":{BULK_PORT} " in one["found"]]
     return check
 
 
