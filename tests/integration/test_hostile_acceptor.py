@@ -207,9 +207,9 @@ def suffers(cluster, acts):
     with HostileAcceptor(cluster.network, acceptor.host, list(acts), certificates_of(cluster, acceptor)) as hostile:
         run_in(cluster.network.namespace(dialler.host), "ss", "-K", "dport", "=", f":{BULK_PORT}")
         eventually(lambda: carrier(dialler, acceptor) == "quic", "bulk data over QUIC")
-        # At least a turn: what cuts TCP off may have met the first act's connection, too.
+        # At least a turn: what cuts TCP off may have met the first act's connection, too. Two are up to 12 pauses of 10 s.
         eventually(lambda: hostile.done >= len(acts) and all(each in logged(dialler, lines) for each in acts.values()),
-                   f"{len(acts)} connections to be ended, each with its reason", 90)
+                   f"{len(acts)} connections to be ended, each with its reason", 180)
         eventually(lambda: bulk(dialler, acceptor)["carrier_why"].startswith("tcp"), "the reason")
         equal(carrier(dialler, acceptor), "quic", "the carrier beside the hostile acceptor")
         grown = resident_megabytes(dialler) - resident

@@ -194,7 +194,7 @@ def test_plan_needs_no_daemon_and_knows_live_groups(cluster):
     assert plan, "an empty plan"
     contains(ctl(cluster[1], "plan", "--op", "all_reduce", "--bytes", "64M", "--nodes", 3)[0], "ring")
     for nodes, algorithm in ((2, "recursive doubling"), (3, "ring")):
-        equal(ctl_json(cluster[1], "plan", "--op", "all_reduce", "--bytes", "32K", "--nodes", nodes)["algorithm"], algorithm)
+        equal(ctl_json(cluster[1], "plan", "--op", "all_reduce", "--bytes", "128K", "--nodes", nodes)["algorithm"], algorithm)
     job = Job(two_each(cluster), waits_for_rank_4, name="planned")
     job.await_marks()
     assert ctl_json(cluster[2], "plan", "--op", "all_reduce", "--bytes", "8", "--group", "planned")
