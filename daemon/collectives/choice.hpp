@@ -21,6 +21,9 @@ struct OpSize {
     uint64_t bytes = 0;      // of a rank's larger side
     uint64_t small_max = 0;  // of the small class
     uint32_t segments = 1;
+    // What plan function 2 would do with it.
+    Algorithm usual = Algorithm::local;
+    Class usual_class = Class::small;
 };
 
 // Requires: two nodes or more, and bytes. Ensures: one is chosen.

@@ -111,10 +111,13 @@ Plan planned(const Shape& given, const Layout& layout, const PlanTable& table,
         if (considered != nullptr && bytes > 0) {
             PlanTable shown = table;
             shown.model = CostModel{};
-            *considered = beside(out, candidates_of(shape, layout, shown, {bytes, most, out.segments}));
+            *considered = beside(out, candidates_of(shape, layout, shown,
+                                                    {bytes, most, out.segments, out.algorithm, out.cls}));
         }
     } else {
-        const Candidates candidates = candidates_of(shape, layout, table, {bytes, most, out.segments});
+        const Algorithm usual = choose(shape, bytes, layout, table);
+        const Candidates candidates =
+            candidates_of(shape, layout, table, {bytes, most, out.segments, usual, out.cls});
         for (const Candidate& one : candidates.all()) {
             if (one.chosen) out.algorithm = one.algorithm, out.cls = one.cls;
             if (considered != nullptr) considered->push_back(one);

@@ -264,7 +264,7 @@ Result<Tuning> measure(const TuneJob& job) {
     // An all_to_allv goes by the shards, however short it is.
     times.bulk_short.terms = terms(question, coll::Algorithm::pairwise_all_to_allv, 0, 1);
     NEXAR_TRY(times.bulk_short.ns, median_ns(*rank, Probe::to_all, 8, seconds));
-    out.bulk_bytes = memory_bytes;
+    out.bulk_bytes = std::min(memory_bytes, question.table.segment_bytes);  // by one shard
     NEXAR_TRY(times.bulk_long, timed(*rank, question, out.bulk_bytes, seconds));
     if (job.nodes > 2) NEXAR_TRY_VOID(exchanges(*rank, times, seconds));
 
