@@ -53,7 +53,7 @@ TEST_CASE("what cannot be planned is an error that names it") {
 
 TEST_CASE("all candidates are shown with their terms, one of them as chosen, the excluded ones with the rule",
           "[O4]") {
-    PlanQuestion asked = question(16 << 10, {0, 1, 2, 3});  // 64 KiB
+    PlanQuestion asked = question(32 << 10, {0, 1, 2, 3});  // 128 KiB
     asked.table.version = 3;
     asked.table.ring_nodes_max = 3;
     const auto report = *plan_report(asked);
