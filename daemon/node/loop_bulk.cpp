@@ -42,7 +42,9 @@ void LoopBulk::apply(shards::Command command) {
 bool LoopBulk::receive(Time now) {
     if (!endpoint_) return false;
     const bool looks_at_udp = std::exchange(udp_is_due_, false) || now < udp_until_;
-    const bool is_due = std::exchange(is_due_, false) || looks_at_udp || endpoint_->wake_at() <= now;
+    // What send() did may have ended connections.
+    const bool is_due =
+        std::exchange(is_due_, false) || may_send_ || looks_at_udp || endpoint_->wake_at() <= now;
     if (!is_due && !endpoint_->has_transfers()) return false;
     may_send_ = true;
     const size_t work = endpoint_->receive(now, *this, looks_at_udp);

@@ -14,8 +14,8 @@ constexpr size_t events_per_turn_max = 1024;
 constexpr size_t departures_max = 4096;
 // All of what goes over the loop's own endpoint. The link requires: the same on all nodes.
 constexpr size_t loop_eager_bytes_max = 256 * 1024;
-// In 10 ms: so their handshakes take at most about a tenth of the loop's time.
-constexpr size_t loop_newcomers_max = 4;
+constexpr size_t loop_eager_room = 4 * loop_eager_bytes_max;  // of a group, of each peer
+constexpr Duration loop_handshake_share{1'000'000};           // in 10 ms: a tenth of the loop's time
 constexpr Duration roster_pause{1'000'000'000};   // between two writes, so that a burst of new peers is two
 constexpr Duration roster_quiet{10'000'000'000};  // between two log lines about the disk [K9]
 
@@ -132,7 +132,8 @@ Result<void> Member::build_shards(const Entry& entry, const quic::Identity& iden
     auto c = endpoint_config(entry, identity, verifier, shard_meshes_.size());
     c.number = shards::loop_number;
     c.mesh.eager_bytes_max = loop_eager_bytes_max;
-    c.newcomers_max = loop_newcomers_max;
+    c.mesh.eager_room_per_group = loop_eager_room;
+    c.handshake_share = loop_handshake_share;
     return loop_bulk_->open(std::move(c), needs_.loop);
 }
 
@@ -167,8 +168,8 @@ bool Member::end_step_of_cluster(Time now) {
     if (roster_.saving) roster_is_saved(now);
     if (roster_.due <= now && !roster_.saving) save_roster(now);
     for (auto& shard : shards_) shard->flush();
-    work |= loop_bulk_->send(now);
     work |= plane_->send(now);
+    work |= loop_bulk_->send(now);
     note_sent(now);
     if (plane_->wants_writable() != plane_wants_write_) {
         plane_wants_write_ = plane_->wants_writable();

@@ -31,9 +31,9 @@ struct BulkEndpointConfig {
     link::MeshConfig mesh;
     std::optional<std::array<std::byte, 32>> reset_secret;
     connections::BulkWatchConfig watch;
-    bool tcp = false;          // bulk data over TCP as well, on the same port
-    bool tcp_plain = false;    // and without encryption, where the other end wants that too
-    size_t newcomers_max = 0;  // TcpCarrier::Options
+    bool tcp = false;            // bulk data over TCP as well, on the same port
+    bool tcp_plain = false;      // and without encryption, where the other end wants that too
+    Duration handshake_share{};  // TcpCarrier::Options
 };
 
 // What the control loop asks of it; connections::KnownPeer is one more.

@@ -2,6 +2,7 @@
 #include "transport/tcp_carrier.hpp"
 
 #include <sys/epoll.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -24,6 +25,13 @@ constexpr const char* not_watched = "the kernel has no room to watch its socket"
 
 constexpr connections::ConnectionId public_id(uint64_t id) {
     return connections::ConnectionId(id_base | id);
+}
+
+// As it passes in a turn.
+Duration time_now() {
+    timespec t{};
+    ::clock_gettime(CLOCK_MONOTONIC, &t);
+    return std::chrono::seconds(t.tv_sec) + Duration{t.tv_nsec};
 }
 
 }  // namespace
@@ -193,14 +201,10 @@ Result<connections::ConnectionId> TcpCarrier::dial(Time now, const std::string& 
 }
 
 void TcpCarrier::accept(Time now) {
-    if (newcomers_until_ <= now) newcomers_ = 0, newcomers_until_ = now + newcomers_interval;
     for (size_t i = 0; i < accepts_per_turn; ++i) {
-        if (options_.newcomers_max != 0 && newcomers_ == options_.newcomers_max)
-            return accept_again_at(newcomers_until_);
         auto accepted = listener_->accept();
         if (!accepted && listener_->is_short()) pause_accepting(now);
         if (!accepted) return;
-        ++newcomers_;
         if (std::exchange(pause_reported_, false)) accept_news_ = false;
         if (const auto evicted = half_open_.add(now, next_id_, accepted->remote))
             if (Conn* victim = find(*evicted)) drop(*victim);
@@ -215,13 +219,9 @@ bool TcpCarrier::watch_listener() {
 
 // The listener stays readable, and must not keep the thread awake. To be watched no more takes no memory, as
 // another set of events might.
-void TcpCarrier::accept_again_at(Time at) {
-    accept_at_ = at;
-    ::epoll_ctl(epoll_, EPOLL_CTL_DEL, listener_->fd(), nullptr);
-}
-
 void TcpCarrier::pause_accepting(Time now) {
-    accept_again_at(now + accept_pause);
+    accept_at_ = now + accept_pause;
+    ::epoll_ctl(epoll_, EPOLL_CTL_DEL, listener_->fd(), nullptr);
     if (pause_reported_ || now < report_at_) return;
     report_at_ = now + accept_report_interval;
     pause_reported_ = true;
@@ -299,12 +299,28 @@ void TcpCarrier::on_ready(Time now, uint64_t id, uint32_t ready, connections::Ca
     read(now, *conn, events);
 }
 
+// False: its bytes wait for the next interval, as all of the share is spent.
+bool TcpCarrier::may_shake_hands(Time now, Conn& conn) {
+    if (handshakes_until_ <= now) {
+        handshake_time_ = std::max(Duration{}, handshake_time_ - options_.handshake_share);
+        handshakes_until_ = now + handshake_interval;
+    }
+    if (handshake_time_ < options_.handshake_share) return true;
+    if (!std::exchange(conn.is_unread, true)) handshakes_wait_.push_back(conn.id);
+    return false;
+}
+
 void TcpCarrier::read(Time now, Conn& conn, connections::CarrierEvents& events) {
     if (conn.connecting || conn.lingers || !conn.failure.empty()) return;
     const uint64_t id = conn.id;
+    const bool is_counted = options_.handshake_share > Duration{} && !conn.dialled && !conn.connected;
+    if (is_counted && !may_shake_hands(now, conn)) return;
+    const Duration began = is_counted ? time_now() : Duration{};
     if (!conn.machine) begin(conn);
     if (!find(id) || !conn.machine) return;
-    if (conn.machine->on_readable(now, quantum)) read_again(conn);
+    const bool has_more = conn.machine->on_readable(now, quantum);
+    if (is_counted) handshake_time_ += time_now() - began;
+    if (has_more) read_again(conn);
     report(conn, now, events);
     touch(conn);
 }
@@ -482,6 +498,12 @@ void TcpCarrier::on_time(Time now) {
             conn->is_full = false;
             touch(*conn);
         }
+    if (!handshakes_wait_.empty() && handshakes_until_ <= now)
+        for (const uint64_t waiting : std::exchange(handshakes_wait_, {}))
+            if (Conn* conn = find(waiting)) {
+                conn->is_unread = false;
+                read_again(*conn);
+            }
     if (accept_at_ <= now) accept_at_ = watch_listener() ? never : now + accept_pause;
     if (certificates_at_ <= now) end_old_certificates(now);
 }
@@ -519,6 +541,7 @@ void TcpCarrier::close_all(uint64_t code, const std::string& reason) {
 Time TcpCarrier::wake_at() const {
     if (!unread_.empty() || !touched_.empty()) return Time{};
     Time at = std::min({half_open_.wake_at(), certificates_at_, accept_at_});
+    if (!handshakes_wait_.empty()) at = std::min(at, handshakes_until_);
     if (!acks_.empty()) at = std::min(at, acks_.begin()->first);
     if (!dials_.empty()) at = std::min(at, dials_.front().first);
     if (!short_.empty()) at = std::min(at, short_.front().first);

@@ -31,7 +31,7 @@ class TcpCarrier final : public connections::Carrier, private tcp::KeyRing {
     static constexpr Duration linger{500'000'000};
     static constexpr Duration accept_pause{200'000'000};  // when there is no descriptor for a newcomer
     static constexpr Duration accept_report_interval{60'000'000'000};
-    static constexpr Duration newcomers_interval{10'000'000};
+    static constexpr Duration handshake_interval{10'000'000};
     static constexpr Duration short_pause{5'000'000};     // when the kernel has no memory for what is sent
     static constexpr Duration rate_interval{10'000'000};  // between looks at a sender's rate
     static constexpr uint64_t direct_from = 512 * 1024;   // bytes that leave in 5 ms: 100 MB/s
@@ -44,7 +44,9 @@ class TcpCarrier final : public connections::Carrier, private tcp::KeyRing {
         uint16_t shard = 0;
         bool plain = false;  // accepts connections without TLS as well [B7]
         std::function<WallSeconds()> wall_clock;
-        size_t newcomers_max = 0;  // accepted in newcomers_interval: a handshake takes time; 0: no limit
+        // Of each handshake_interval, for connections that have not attached: what their bytes cost is theirs
+        // to choose. Zero: no limit.
+        Duration handshake_share{};
     };
     static Result<std::unique_ptr<TcpCarrier>> open(Options options, const quic::Identity& identity,
                                                     quic::Verifier verifier);
@@ -75,6 +77,7 @@ class TcpCarrier final : public connections::Carrier, private tcp::KeyRing {
     std::optional<bool> poll_accept_pause() { return std::exchange(accept_news_, std::nullopt); }
     Time wake_at() const;
     size_t half_open() const { return half_open_.size(); }  // accepted, and not attached yet
+    size_t handshakes_waiting() const { return handshakes_wait_.size(); }
 
   private:
     class Conn;
@@ -92,7 +95,7 @@ class TcpCarrier final : public connections::Carrier, private tcp::KeyRing {
     void accept(Time now);
     bool watch_listener();  // false: the kernel has no memory for it
     void pause_accepting(Time now);
-    void accept_again_at(Time at);
+    bool may_shake_hands(Time now, Conn& conn);
     void begin(Conn& conn);
     void on_ready(Time now, uint64_t id, uint32_t ready, connections::CarrierEvents& events);
     void read(Time now, Conn& conn, connections::CarrierEvents& events);
@@ -124,11 +127,12 @@ class TcpCarrier final : public connections::Carrier, private tcp::KeyRing {
     std::vector<uint64_t> unread_;                     // may have more that the kernel does not report again
     std::vector<uint64_t> touched_;                    // have something to send, or have ended
     std::set<std::pair<Time, uint64_t>> acks_;
-    size_t newcomers_ = 0;  // in the interval that ends at newcomers_until_
-    Time newcomers_until_{};
-    Time accept_at_ = never;       // the listener is not watched until then; never: it is
-    bool pause_reported_ = false;  // and no newcomer was accepted since
-    Time report_at_{};             // the next pause is reported from then on
+    Duration handshake_time_{};              // spent of the share, and what is beyond it of later ones
+    Time handshakes_until_{};                // the end of the interval
+    std::vector<uint64_t> handshakes_wait_;  // connections that are read in the next one
+    Time accept_at_ = never;                 // the listener is not watched until then; never: it is
+    bool pause_reported_ = false;            // and no newcomer was accepted since
+    Time report_at_{};                       // the next pause is reported from then on
     std::optional<bool> accept_news_;
     Time certificates_at_ = never;  // when the next certificate that a peer showed expires
 };

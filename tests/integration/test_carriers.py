@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 
 from harness import *
 from harness.middlebox import Middlebox
@@ -64,6 +65,32 @@ def test_bulk_goes_over_tcp_where_both_have_it_on_and_encrypted(cluster):
     assert all(bulk(node)["encrypted"] for node in cluster)
     run(list(cluster), one_sum)
     await_carrier(cluster, "tcp")
+
+
+def connections_at(node, port):
+    """Established ones: the ports at their other ends."""
+    ends = run_in(node.network.namespace(node.host), "ss", "-Htn", "state", "established", f"( sport = :{port} or dport = :{port} )")
+    return {tuple(sorted(line.split()[2:4])) for line in ends.splitlines()}
+
+
+def middle_sum(me):
+    """By the control loops' own bulk endpoints: 48 KiB to 256 KiB."""
+    group = me.group()
+    for count in (12_288, 16_384, 65_536):
+        check(group.all_reduce(given("float32", "sum", me.rank, count)), reduced("float32", "sum", me.size, count), "all_reduce")
+
+
+def test_idle_connections_that_break_are_made_anew(cluster):
+    """[B8] [B11] Of the shard, and of the control loop, which nothing wakes but the end itself."""
+    await_carrier(cluster, "tcp")
+    run(list(cluster), middle_sum)
+    for port in (BULK_PORT, BULK_PORT + 1):
+        eventually(lambda port=port: connections_at(cluster[1], port), "a connection")
+        time.sleep(7)  # sleep: until the timers of the connections have ended, which would wake the loop
+        before = connections_at(cluster[1], port)
+        run_in(cluster.network.namespace(1), "ss", "-K", "sport", "=", f":{port}", "or", "dport", "=", f":{port}")
+        eventually(lambda port=port: connections_at(cluster[1], port) - before, f"another connection at {port}")
+    run(list(cluster), middle_sum)
 
 
 def one_sum(me):
