@@ -86,9 +86,12 @@ void BulkConnections::on_garbage(link::PeerIndex from, const std::string& what) 
 void BulkConnections::replace_all(Time now) {
     Time at = now;
     for (const auto& [node, index] : by_node_)
-        if (peers_.at(index).up)
-            (peers_.at(index).over_tcp() ? tcp_schedule_ : schedule_)
-                .start({node, {}}, at += replace_interval);
+        if (peers_.at(index).up) replace(peers_.at(index), at += replace_interval);
+}
+
+void BulkConnections::replace(Peer& peer, Time at) {
+    peer.to_be_replaced = true;
+    (peer.over_tcp() ? tcp_schedule_ : schedule_).start({peer.known.node, {}}, at);
 }
 
 void BulkConnections::ask_all() {
@@ -194,6 +197,8 @@ void BulkConnections::on_opened(const Opened& opened, Time now) {
     }
     if (!channels_.adopt(opened.id, peer->known.peer)) return;
     carries(*peer, opened.kind, now);
+    if (opened.we_dialled) peer->to_be_replaced = false;
+    if (peer->to_be_replaced) replace(*peer, now + replace_interval);
     watch_.received(peer->known.peer);
     asked_.erase(peer->known.peer);  // over the connection before; that this one was made is the answer
     push_state(*peer);

@@ -104,11 +104,15 @@ class BulkConnections {
         CarrierKind carrier = CarrierKind::quic;  // of the connection in use, or the last one
         bool quic_waits = false;                  // for the dial over TCP: tcp_patience
         std::string tcp_why;  // of the last failure over TCP; empty: none since it carried
+        // This node's certificate was renewed, and it has dialled no connection since that is in use: one
+        // that the peer dialled may show the old certificate.
+        bool to_be_replaced = false;
         bool over_tcp() const { return up && carrier != CarrierKind::quic; }
     };
     void on_opened(const Opened& opened, Time now);
     void on_closed(const Closed& closed, Time now);
     void lost(const Closed& closed, Time now);
+    void replace(Peer& peer, Time at);
     void dial_due(Time now);
     void look_for_silence(Time now);
     void judge(const BulkWatch::Judged& judged);
