@@ -196,6 +196,23 @@ TEST_CASE("garbage closes, and a lost connection of a peer that dials itself is 
     CHECK(f.bulk.conn_of(peer));
 }
 
+// It may show the certificate that was replaced, as its handshake may have been before.
+TEST_CASE("a connection that the peer dialled is replaced, too, when it comes after a renewal",
+          "[connections][P12]") {
+    Fixture f;
+    f.introduce(low, {1, 7}, peer, false, at_ms(0));
+    f.accept(low, {1, 7}, at_ms(0));
+    f.bulk.replace_all(at_ms(100));
+    f.accept(low, {1, 7}, at_ms(103), 5);  // before the dial
+    for (int ms = 104; ms < 120; ++ms) f.turn(at_ms(ms));
+    REQUIRE(f.carrier.dials.size() == 1);
+    const ConnectionId ours = f.answer(low, {1, 7}, at_ms(121), 9);
+    CHECK(f.bulk.conn_of(peer) == ours);
+    f.accept(low, {1, 7}, at_ms(130), 12);  // the peer was renewed, too
+    for (int ms = 131; ms < 9000; ms += 10) f.turn(at_ms(ms));
+    CHECK(f.carrier.dials.size() == 1);
+}
+
 TEST_CASE("connections are replaced one after the other, and a failed replacement changes nothing",
           "[connections][P12]") {
     Fixture f;
