@@ -7,7 +7,7 @@ namespace nexar::node {
 
 namespace {
 
-constexpr Duration looks_for{1'000'000};
+constexpr Duration looks_for{1'000'000};  // after a datagram
 
 }  // namespace
 

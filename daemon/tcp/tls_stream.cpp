@@ -22,7 +22,7 @@ constexpr size_t binding_bytes = 32;
 constexpr uint64_t bytes_per_key_update = 1u << 20;
 
 // Each byte of a handshake may come in a record of its own. One with certificates of 32 KiB takes less in
-// all, and most take one call.
+// all, and most take a few calls.
 constexpr size_t handshake_bytes_max = 64 * 1024, handshake_bytes_per_call = 2 * 1024;
 
 // One system call takes three records of 16,384 bytes: the kernel makes one packet of what it is given at

@@ -209,6 +209,36 @@ TEST_CASE(
     REQUIRE(predict_bytes(known, shape, layout) == std::vector<uint64_t>{0, 16 + (104 << 20), 16 + 8, 0});
 }
 
+// By size four nodes double 64 KiB. Ever dearer bytes speak for the ring, which sends fewer of them.
+TEST_CASE("the choice by size stands unless another is predicted to take less than three quarters", "[O2]") {
+    const Layout layout(std::vector<uint32_t>{0, 1, 2, 3});
+    const Shape shape{Kind::all_reduce, 16'384, 4, 0};
+    PlanTable table;
+    REQUIRE(plan(shape, layout, table).algorithm == Algorithm::doubling_all_reduce);
+    table.version = 3;
+    size_t stands = 0, gives_way = 0;
+    for (uint32_t ps = 1; ps < 1'000'000; ps = ps * 3 / 2 + 1) {
+        table.model.small.ps_per_byte = ps;
+        uint64_t usual = 0, least = UINT64_MAX;
+        const Candidate* chosen = nullptr;
+        const std::vector<Candidate> all = explain(shape, layout, table);
+        for (const Candidate& one : all) {
+            if (one.algorithm == Algorithm::doubling_all_reduce && one.cls == Class::small)
+                usual = one.picoseconds;
+            least = std::min(least, one.picoseconds);
+            if (one.chosen) chosen = &one;
+        }
+        CAPTURE(ps, usual, least);
+        REQUIRE(chosen != nullptr);
+        const bool is_quicker = least < usual / 4 * 3;
+        CHECK(chosen->picoseconds == (is_quicker ? least : usual));
+        CHECK(plan(shape, layout, table).algorithm == chosen->algorithm);
+        if (!is_quicker && least < usual) ++stands;
+        if (is_quicker) ++gives_way;
+    }
+    CHECK((stands > 0 && gives_way > 0));
+}
+
 TEST_CASE("the plan of functions 1 and 2 follows size and kind") {
     const Layout layout(std::vector<uint32_t>{0, 1, 0, 1, 2});
     const PlanTable table;

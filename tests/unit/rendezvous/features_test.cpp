@@ -85,6 +85,8 @@ TEST_CASE(
         REQUIRE(cluster.openers()[last].group);
         CHECK(cluster.group(*cluster.openers()[last].group).plan.doubling_bytes_max ==
               (hosts == 2 ? 2 : 1) * configured.doubling_bytes_max);
+        // A lane for each shard that they have in common: 4 on the first host.
+        CHECK(cluster.group(*cluster.openers()[last].group).plan.lanes == std::max(configured.lanes, 4u));
     }
     CHECK(doubling_bytes_among(2, 48, 64) == 64);
 }
