@@ -217,7 +217,7 @@ TEST_CASE("the choice by size stands unless another is predicted to take less th
     REQUIRE(plan(shape, layout, table).algorithm == Algorithm::doubling_all_reduce);
     table.version = 3;
     size_t stands = 0, gives_way = 0;
-    for (uint32_t ps = 1; ps < 1'000'000; ps = ps * 3 / 2 + 1) {
+    for (uint32_t ps = 1; ps < 100'000; ps += ps / 20 + 1) {
         table.model.small.ps_per_byte = ps;
         uint64_t usual = 0, least = UINT64_MAX;
         const Candidate* chosen = nullptr;
