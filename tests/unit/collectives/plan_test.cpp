@@ -216,6 +216,7 @@ TEST_CASE("the choice by size stands unless another is predicted to take less th
     PlanTable table;
     REQUIRE(plan(shape, layout, table).algorithm == Algorithm::doubling_all_reduce);
     table.version = 3;
+    table.model.memory_ps_per_byte = 1;
     size_t stands = 0, gives_way = 0;
     for (uint32_t ps = 1; ps < 100'000; ps += ps / 20 + 1) {
         table.model.small.ps_per_byte = ps;
