@@ -16,6 +16,7 @@ constexpr size_t departures_max = 4096;
 constexpr size_t loop_eager_bytes_max = 256 * 1024;
 constexpr size_t loop_eager_room = 4 * loop_eager_bytes_max;  // of a group, of each peer
 constexpr Duration loop_handshake_share{1'000'000};           // in 10 ms: a tenth of the loop's time
+constexpr size_t loop_turn_bytes = 512 * 1024;                // read, and as much encrypted: 0.5 ms
 constexpr Duration roster_pause{1'000'000'000};   // between two writes, so that a burst of new peers is two
 constexpr Duration roster_quiet{10'000'000'000};  // between two log lines about the disk [K9]
 
@@ -134,6 +135,7 @@ Result<void> Member::build_shards(const Entry& entry, const quic::Identity& iden
     c.mesh.eager_bytes_max = loop_eager_bytes_max;
     c.mesh.eager_room_per_group = loop_eager_room;
     c.handshake_share = loop_handshake_share;
+    c.turn_bytes = loop_turn_bytes;
     return loop_bulk_->open(std::move(c), needs_.loop);
 }
 

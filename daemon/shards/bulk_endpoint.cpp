@@ -37,7 +37,7 @@ Result<std::unique_ptr<BulkEndpoint>> BulkEndpoint::open(BulkEndpointConfig conf
     if (config.tcp) {
         NEXAR_TRY(tcp, transport::TcpCarrier::open(
                            {port->local(), config.self, config.incarnation, config.number, config.tcp_plain,
-                            config.quic.wall_clock, config.handshake_share},
+                            config.quic.wall_clock, config.handshake_share, config.turn_bytes},
                            config.identity, config.verifier));
     }
     return std::unique_ptr<BulkEndpoint>(new BulkEndpoint(config, std::move(port), std::move(tcp)));

@@ -31,9 +31,10 @@ struct BulkEndpointConfig {
     link::MeshConfig mesh;
     std::optional<std::array<std::byte, 32>> reset_secret;
     connections::BulkWatchConfig watch;
-    bool tcp = false;            // bulk data over TCP as well, on the same port
-    bool tcp_plain = false;      // and without encryption, where the other end wants that too
-    Duration handshake_share{};  // TcpCarrier::Options
+    bool tcp = false;              // bulk data over TCP as well, on the same port
+    bool tcp_plain = false;        // and without encryption, where the other end wants that too
+    Duration handshake_share{};    // TcpCarrier::Options
+    size_t turn_bytes = SIZE_MAX;  // the same
 };
 
 // What the control loop asks of it; connections::KnownPeer is one more.

@@ -14,9 +14,6 @@ namespace {
 // The peer's writer learns how much has come: at once for so many bytes, else after so long.
 constexpr uint64_t ack_bytes = 256 * 1024;
 constexpr Duration ack_delay{5'000'000};
-// What a record costs beyond its bytes, as bytes: a turn reads so many fewer of small ones [B9].
-constexpr uint64_t record_cost = 256;
-
 // The first bytes of a class's record are read by themselves: a frame's header is no longer. Of a record that
 // is hardly longer, all.
 constexpr size_t first_bytes = 128;
@@ -42,15 +39,11 @@ bool Connection::reading_waits() const {
     return !receiver_ || (credit_held_ && received_bytes_ - held_from_ >= held_bytes_max);
 }
 
-uint64_t Connection::work() const {
-    return work_ + record_cost * stream_->short_reads();
-}
-
 bool Connection::on_readable(Time now, size_t quantum) {
     if (state_ == State::securing) secure();
-    until_ = work() + quantum;
+    until_ = read_work() + quantum;
     while (wants_readable() && state_ != State::securing) {
-        if (work() >= until_) return true;
+        if (read_work() >= until_) return true;
         if (!read_record(now)) break;
     }
     return false;
@@ -68,7 +61,7 @@ void Connection::secure() {
 bool Connection::read_record(Time now) {
     if (head_bytes_ < sizeof head_ && !read_head()) return false;
     while (payload_bytes_ < head_.bytes) {
-        if (work() >= until_ + whole_payload_max) return true;  // it costs much more than its bytes
+        if (read_work() >= until_ + whole_payload_max) return true;  // it costs much more than its bytes
         const size_t before = payload_bytes_;
         const bool goes_on =
             mode_ == Mode::tls && is_class(head_.kind) ? read_class_payload(now) : read_payload();
@@ -323,6 +316,7 @@ RecordQueue* Connection::pick() {
 
 bool Connection::write_record(RecordQueue& queue) {
     RecordQueue::Record record = queue.take();
+    write_work_ += record.used;
     if (mode_ == Mode::plain) {
         const uint32_t checksum = crc32c({record.bytes.get(), record.used});
         std::memcpy(record.bytes.get() + record.used, &checksum, sizeof checksum);

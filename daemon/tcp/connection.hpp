@@ -119,8 +119,14 @@ class Connection {
     // Ended, and the peer was notified as far as the wire took it.
     bool is_done() const { return ended_ && !has_unsent(); }
     uint64_t received_bytes() const { return received_bytes_; }
+    // What reading has cost so far, and writing, in bytes that were decrypted or encrypted.
+    uint64_t read_work() const { return work_ + record_cost * stream_->short_reads(); }
+    uint64_t write_work() const { return write_work_; }
 
   private:
+    // What a record costs beyond its bytes, as bytes: a turn reads so many fewer of small ones [B9].
+    static constexpr uint64_t record_cost = 256;
+
     enum class State : uint8_t { securing, attaching, open };
     struct Incoming {                        // without TLS: what is not checked yet waits here
         std::unique_ptr<std::byte[]> stage;  // only while a write is incomplete
@@ -128,7 +134,6 @@ class Connection {
     };
 
     bool reading_waits() const;
-    uint64_t work() const;
     void secure();
     bool read_record(Time now);
     bool read_head();
@@ -191,8 +196,9 @@ class Connection {
     std::array<uint64_t, class_count> received_{}, reported_{};
     Time ack_at_ = never;
     bool ack_due_ = false;  // to be queued when the wire takes more
-    uint64_t work_ = 0;     // what reading has cost so far, in bytes; work() adds the short reads
-    uint64_t until_ = 0;    // work() when the turn ends
+    uint64_t work_ = 0;     // of reading; read_work() adds the short reads
+    uint64_t write_work_ = 0;
+    uint64_t until_ = 0;  // read_work() when the turn ends
 
     RecordQueue control_out_;  // what is no class: before all others
     std::array<RecordQueue, class_count> out_;

@@ -27,6 +27,7 @@ void Connection::write_directly(Class cls, std::span<const Bytes> parts, size_t 
         mode_ == Mode::tls ? encrypt_whole(cls, parts, bytes) : send_checked(cls, parts);
     written_[index_of(cls)] += bytes;
     direct_bytes_ += bytes;
+    write_work_ += bytes;
     if (step == Stream::Step::failed) lost(stream_->why());
 }
 

@@ -52,18 +52,22 @@ class TcpCarrier::Conn final : public connections::CarriedConnection, private tc
     bool closed = false;     // reported, or never to be
     bool lingers = false;
     bool is_touched = false, is_unread = false;
-    bool is_full = false;  // the kernel took less than it was given, and has not reported room since
+    bool is_full = false;      // the kernel took less than it was given, and has not reported room since
+    bool was_refused = false;  // room, as the turn's share is spent
     uint32_t interest = 0;
     std::string failure;  // of the dial, or of watching its socket
     Duration round_trip{};
     uint64_t received = 0;  // bytes, when on_received() was reported last
     std::optional<Time> ack_at;
-    Time rate_at{};  // when to look at the socket's rate again
+    Time rate_at{};        // when to look at the socket's rate again
+    size_t discarded = 0;  // bytes, since it lingers
 
     // ---- connections::CarriedConnection
-    size_t room(Class cls) const override { return machine->room(cls); }
+    size_t room(Class cls) const override;
     void write(Class cls, std::span<const Bytes> parts) override {
+        const uint64_t before = machine->write_work();
         machine->write(cls, parts);
+        carrier_->writing_.spend(machine->write_work() - before);
         carrier_->touch(*this);
     }
     connections::Progress progress(Class cls) const override {
@@ -97,6 +101,19 @@ class TcpCarrier::Conn final : public connections::CarriedConnection, private tc
     TcpCarrier* carrier_;
     connections::Receiver* receiver_ = nullptr;
 };
+
+// Nothing but what is short and must not wait leaves beyond the share.
+size_t TcpCarrier::Conn::room(Class cls) const {
+    if (cls == Class::control || carrier_->writing_.left > 0) return machine->room(cls);
+    carrier_->refuse(id);
+    return 0;
+}
+
+void TcpCarrier::refuse(uint64_t id) {
+    Conn& conn = *find(id);
+    conn.was_refused = true;
+    touch(conn);
+}
 
 Result<std::unique_ptr<TcpCarrier>> TcpCarrier::open(Options options, const quic::Identity& identity,
                                                      quic::Verifier verifier) {
@@ -256,12 +273,16 @@ bool TcpCarrier::receive(Time now, connections::CarrierEvents& events) {
     std::array<epoll_event, 64> ready;
     const int n = ::epoll_wait(epoll_, ready.data(), static_cast<int>(ready.size()), 0);
     bool work = n > 0 || !unread_.empty();
-    for (const uint64_t id : std::exchange(unread_, {})) {
-        Conn* conn = find(id);
+    reading_.left = options_.turn_bytes;
+    const auto unread = std::exchange(unread_, {});
+    auto next = unread.begin();
+    for (; next != unread.end() && reading_.left > 0; ++next) {
+        Conn* conn = find(*next);
         if (!conn) continue;
         conn->is_unread = false;
         read(now, *conn, events);
     }
+    unread_.insert(unread_.begin(), next, unread.end());
     for (int i = 0; i < n; ++i)
         on_ready(now, ready[static_cast<size_t>(i)].data.u64, ready[static_cast<size_t>(i)].events, events);
     on_time(now);
@@ -277,7 +298,7 @@ void TcpCarrier::on_ready(Time now, uint64_t id, uint32_t ready, connections::Ca
             conn->is_full = false;
             touch(*conn);
         }
-        if ((ready & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0 && !conn->socket.discard()) drop(*conn);
+        if ((ready & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0) discard(*conn);
         return;
     }
     if (conn->connecting) {
@@ -299,6 +320,15 @@ void TcpCarrier::on_ready(Time now, uint64_t id, uint32_t ready, connections::Ca
     read(now, *conn, events);
 }
 
+// A close arrives only where what the peer has sent is read; one that never attached is owed little of that.
+void TcpCarrier::discard(Conn& conn) {
+    if (reading_.left == 0) return;  // epoll reports it again
+    const auto bytes = conn.socket.discard(std::min(quantum, reading_.left));
+    conn.discarded += bytes.value_or(0);
+    reading_.spend(bytes.value_or(0));
+    if (!bytes || (!conn.connected && conn.discarded >= discarded_max)) drop(conn);
+}
+
 // False: its bytes wait for the next interval, as all of the share is spent.
 bool TcpCarrier::may_shake_hands(Time now, Conn& conn) {
     if (handshakes_until_ <= now) {
@@ -312,13 +342,16 @@ bool TcpCarrier::may_shake_hands(Time now, Conn& conn) {
 
 void TcpCarrier::read(Time now, Conn& conn, connections::CarrierEvents& events) {
     if (conn.connecting || conn.lingers || !conn.failure.empty()) return;
+    if (reading_.left == 0) return read_again(conn);
     const uint64_t id = conn.id;
     const bool is_counted = options_.handshake_share > Duration{} && !conn.dialled && !conn.connected;
     if (is_counted && !may_shake_hands(now, conn)) return;
     const Duration began = is_counted ? time_now() : Duration{};
     if (!conn.machine) begin(conn);
     if (!find(id) || !conn.machine) return;
-    const bool has_more = conn.machine->on_readable(now, quantum);
+    const uint64_t before = conn.machine->read_work();
+    const bool has_more = conn.machine->on_readable(now, std::min(quantum, reading_.left));
+    reading_.spend(conn.machine->read_work() - before);
     if (is_counted) handshake_time_ += time_now() - began;
     if (has_more) read_again(conn);
     report(conn, now, events);
@@ -362,13 +395,17 @@ bool TcpCarrier::flush(Time now, connections::CarrierEvents& events) {
         touch(*conn);
     }
     bool more = false;
-    for (const uint64_t id : std::exchange(touched_, {})) {
-        Conn* conn = find(id);
+    writing_.left = options_.turn_bytes;
+    const auto touched = std::exchange(touched_, {});
+    auto next = touched.begin();
+    for (; next != touched.end() && writing_.left > 0; ++next) {
+        Conn* conn = find(*next);
         if (!conn) continue;
         conn->is_touched = false;
         more |= flush(now, *conn, events);
     }
-    return more;
+    touched_.insert(touched_.begin(), next, touched.end());
+    return more || next != touched.end();
 }
 
 // True: there is more to do at once.
@@ -376,15 +413,18 @@ bool TcpCarrier::flush(Time now, Conn& conn, connections::CarrierEvents& events)
     bool more = false;
     // Full, unless the machine waits for room no more: its handshake flushes by itself.
     if (conn.machine && !conn.connecting && !(conn.is_full && conn.machine->wants_writable())) {
-        const bool had = conn.machine->has_unsent() || conn.machine->wrote_directly();
+        const bool had = std::exchange(conn.was_refused, false) || conn.machine->has_unsent() ||
+                         conn.machine->wrote_directly();
         if (had && conn.rate_at <= now) {
             conn.rate_at = now + rate_interval;
             conn.machine->allow_direct(conn.socket.limit_unsent() >= direct_from);
         }
-        if (conn.machine->flush(now, quantum)) {
+        const uint64_t before = conn.machine->write_work();
+        if (conn.machine->flush(now, std::min(quantum, writing_.left))) {
             touch(conn);
             more = true;
         }
+        writing_.spend(conn.machine->write_work() - before);
         conn.is_full = conn.machine->wants_writable();
         if (conn.is_full && conn.socket.is_short()) short_.emplace_back(now + short_pause, conn.id);
         if (conn.connected && !conn.machine->ended() && had) {

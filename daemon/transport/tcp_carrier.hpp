@@ -1,12 +1,16 @@
 // TcpCarrier: the TCP connections of one shard as a connections::Carrier: a listener, an epoll instance, and
 // a tcp::Connection on each socket. It moves bytes and has no policy.
 //
-// One turn: receive(), on_time(), the owner's own work, flush(). A call gives each connection a quantum, so
-// no peer's socket keeps the others waiting; its result says whether to call again at once.
+// One turn: receive(), the owner's own work, flush(). A call gives each connection a quantum, so no peer's
+// socket keeps the others waiting, and all of them together Options::turn_bytes, so that they do not keep the
+// owner from what else it has: who comes too late is first in the next turn. The result says whether to call
+// again at once.
 //
 // Thread: its owner's.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <deque>
 #include <map>
 #include <memory>
@@ -28,6 +32,7 @@ class TcpCarrier final : public connections::Carrier, private tcp::KeyRing {
     static constexpr size_t quantum = 512 * 1024;
     static constexpr size_t accepts_per_turn = 16;
     static constexpr size_t lingering_max = 64;
+    static constexpr size_t discarded_max = 64 * 1024;  // of one that never attached, after its end
     static constexpr Duration linger{500'000'000};
     static constexpr Duration accept_pause{200'000'000};  // when there is no descriptor for a newcomer
     static constexpr Duration accept_report_interval{60'000'000'000};
@@ -47,6 +52,9 @@ class TcpCarrier final : public connections::Carrier, private tcp::KeyRing {
         // Of each handshake_interval, for connections that have not attached: what their bytes cost is theirs
         // to choose. Zero: no limit.
         Duration handshake_share{};
+        // What a turn reads of all connections, and what it encrypts for them, beyond the record that crosses
+        // it.
+        size_t turn_bytes = SIZE_MAX;
     };
     static Result<std::unique_ptr<TcpCarrier>> open(Options options, const quic::Identity& identity,
                                                     quic::Verifier verifier);
@@ -81,6 +89,10 @@ class TcpCarrier final : public connections::Carrier, private tcp::KeyRing {
 
   private:
     class Conn;
+    struct Share {
+        size_t left = SIZE_MAX;
+        void spend(uint64_t bytes) { left -= std::min<uint64_t>(left, bytes); }
+    };
     struct PeerEntry {
         tcp::AttachKeys keys;
         bool plain = false;
@@ -91,6 +103,7 @@ class TcpCarrier final : public connections::Carrier, private tcp::KeyRing {
     Conn* find(uint64_t id) const;
     Conn& add(TcpSocket socket, const quic::Address& remote);
     void touch(Conn& conn);
+    void refuse(uint64_t id);
     void read_again(Conn& conn);
     void accept(Time now);
     bool watch_listener();  // false: the kernel has no memory for it
@@ -99,6 +112,7 @@ class TcpCarrier final : public connections::Carrier, private tcp::KeyRing {
     void begin(Conn& conn);
     void on_ready(Time now, uint64_t id, uint32_t ready, connections::CarrierEvents& events);
     void read(Time now, Conn& conn, connections::CarrierEvents& events);
+    void discard(Conn& conn);
     void report(Conn& conn, Time now, connections::CarrierEvents& events);
     void note_ack(Conn& conn);
     bool flush(Time now, Conn& conn, connections::CarrierEvents& events);
@@ -124,8 +138,9 @@ class TcpCarrier final : public connections::Carrier, private tcp::KeyRing {
     std::deque<std::pair<Time, uint64_t>> dials_;      // when each has had its time, in order
     std::deque<std::pair<Time, uint64_t>> lingering_;  // the same of ended ones
     std::deque<std::pair<Time, uint64_t>> short_;      // when to send again, in order
-    std::vector<uint64_t> unread_;                     // may have more that the kernel does not report again
-    std::vector<uint64_t> touched_;                    // have something to send, or have ended
+    std::vector<uint64_t> unread_;   // may have more that the kernel does not report again; in their order
+    std::vector<uint64_t> touched_;  // have something to send, or have ended; in their order
+    Share reading_, writing_;        // of the turn
     std::set<std::pair<Time, uint64_t>> acks_;
     Duration handshake_time_{};              // spent of the share, and what is beyond it of later ones
     Time handshakes_until_{};                // the end of the interval

@@ -109,14 +109,16 @@ TcpSocket::Peeked TcpSocket::peek() const {
     return {n < 0 && (errno == EAGAIN || errno == EINTR) ? State::blocked : State::ended, {}};
 }
 
-bool TcpSocket::discard() {
+std::optional<size_t> TcpSocket::discard(size_t most) {
     std::array<std::byte, 4096> bin;
-    for (int i = 0; i < 64; ++i) {
+    size_t discarded = 0;
+    while (discarded < most) {
         const ssize_t n = ::recv(fd_, bin.data(), bin.size(), 0);
-        if (n < 0 && (errno == EAGAIN || errno == EINTR)) return true;
-        if (n <= 0) return false;
+        if (n < 0 && (errno == EAGAIN || errno == EINTR)) break;
+        if (n <= 0) return std::nullopt;
+        discarded += static_cast<size_t>(n);
     }
-    return true;
+    return discarded;
 }
 
 void TcpSocket::end_sending() {

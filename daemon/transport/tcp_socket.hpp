@@ -46,8 +46,9 @@ class TcpSocket final : public tcp::ByteWire {
     Peeked peek() const;  // the next byte that will be received
     void end_sending();
     uint64_t limit_unsent();  // to what suits the rate that the kernel has measured (tcp/unsent.hpp)
-    bool discard();           // what has come; false: the peer sends no more
-    Duration rtt() const;     // zero: not measured
+    // What has come, about `most` bytes of it; none: the peer sends no more.
+    std::optional<size_t> discard(size_t most);
+    Duration rtt() const;  // zero: not measured
 
   private:
     Moved received(ssize_t bytes);

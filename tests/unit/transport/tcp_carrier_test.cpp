@@ -1,11 +1,9 @@
 // The TCP carrier over real sockets on loopback: attach, bytes, and what the kernel refuses.
 #include "transport/tcp_carrier.hpp"
 
-#include <netinet/in.h>
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -15,12 +13,15 @@
 #include <cerrno>
 #include <map>
 
-#include "loop/loop.hpp"
-#include "support/test_certs.hpp"
+#include "tcp_side.hpp"
 
 using namespace nexar;
 using namespace std::chrono_literals;
 using connections::ConnectionId;
+using test::free_port;
+using test::peer;
+using test::Side;
+using test::Unidentified;
 using transport::TcpCarrier;
 
 namespace {
@@ -29,60 +30,6 @@ namespace {
 bool refuse_next_change = false;
 // The same of the next descriptor that is to be watched.
 bool refuse_next_watch = false;
-
-const test::CertificateAuthority& authority() {
-    static const test::CertificateAuthority made("root");
-    return made;
-}
-
-struct Side final : connections::CarrierEvents {
-    test::Leaf leaf;
-    std::unique_ptr<TcpCarrier> carrier;
-    std::map<ConnectionId, connections::CarriedConnection*> open;
-    std::vector<std::string> closed;
-    std::string address;
-
-    Side(const std::string& name, uint16_t port, Duration handshake_share = {})
-        : leaf(authority().issue(name)) {
-        TcpCarrier::Options options;
-        options.handshake_share = handshake_share;
-        address = "127.0.0.1:" + std::to_string(port);
-        options.listen = *quic::Address::parse(address);
-        options.self = leaf.id;
-        options.incarnation = {1, port};
-        const quic::Identity identity{leaf.certificate_pem, leaf.private_key_pem,
-                                      authority().certificate_pem()};
-        auto made = TcpCarrier::open(options, identity, [](const quic::PeerChain& chain, std::string_view) {
-            return test::node_id_of(chain.front());
-        });
-        REQUIRE(made);
-        carrier = std::move(*made);
-    }
-    void on_connected(Time, const Connected& c, connections::CarriedConnection& connection) override {
-        open[c.id] = &connection;
-    }
-    void on_closed(Time, ConnectionId id, const connections::ClosedBy& why) override {
-        open.erase(id);
-        closed.push_back(why.text());
-    }
-    void on_room(ConnectionId) override {}
-    void on_received(ConnectionId) override {}
-    void turn(Time now = loop::Loop::now()) {
-        carrier->receive(now, *this);
-        carrier->flush(now, *this);
-    }
-};
-
-uint16_t free_port() {
-    static uint16_t next = static_cast<uint16_t>(20'000 + ::getpid() % 20'000);
-    return next++;
-}
-
-TcpCarrier::Peer peer(const NodeId& node, const Incarnation& incarnation) {
-    TcpCarrier::Peer out{node, incarnation, {}, false};
-    out.key.fill(std::byte{7});
-    return out;
-}
 
 struct Two {
     uint16_t ports[2] = {free_port(), free_port()};
@@ -125,28 +72,6 @@ Duration introducing(TcpCarrier& carrier) {
     }
     return least;
 }
-
-// Connects from 127.0.1.SITE, and sends the first byte of a TLS handshake.
-class Unidentified {
-  public:
-    Unidentified(uint8_t site, uint16_t port) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-        sockaddr_in from{}, to{};
-        from.sin_family = to.sin_family = AF_INET;
-        from.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 256 + site - 1u);
-        to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-        to.sin_port = htons(port);
-        REQUIRE(::bind(fd_, reinterpret_cast<const sockaddr*>(&from), sizeof from) == 0);
-        REQUIRE(::connect(fd_, reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0);
-        REQUIRE(::send(fd_, "\x16", 1, 0) == 1);
-    }
-    Unidentified(Unidentified&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-    ~Unidentified() {
-        if (fd_ >= 0) ::close(fd_);
-    }
-
-  private:
-    int fd_;
-};
 
 // While it exists the process gets no further descriptor.
 struct NoDescriptors {
