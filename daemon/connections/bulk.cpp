@@ -248,6 +248,9 @@ void BulkConnections::lost(const Closed& closed, Time now) {
                    now);  // the peer has moved to TCP; that it stands is seen here a moment later
     else if (ours && !peer.dialling)
         redial(peer, closed.rtt, now);
+    // What swallows UDP may let TCP pass, whatever its pause is.
+    if (ours && !was_tcp && closed.why.code == Channels::close_silent && wants_tcp(peer))
+        tcp_schedule_.hasten({peer.known.node, {}}, now);
     push_state(peer, closed.why.reason);
 }
 

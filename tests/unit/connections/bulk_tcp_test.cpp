@@ -194,6 +194,31 @@ TEST_CASE("while QUIC does not carry either, TCP is dialled as often as QUIC is"
     CHECK(f.states.back().carrier == CarrierKind::tcp);
 }
 
+TEST_CASE("TCP is dialled at once when QUIC has fallen silent, whatever its pause is",
+          "[connections][B8][P13]") {
+    for (const bool silent : {true, false}) {
+        CAPTURE(silent);
+        Fixture f;
+        f.introduce(0);
+        f.refuse(f.tcp, 1, "tcp refused");
+        const ConnectionId quic = f.answer(f.quic, 2);
+        int now = 2;
+        for (size_t failed = 1; failed < 8; ++now) {  // now it waits for 10 s
+            const size_t before = f.tcp.dials.size();
+            f.turn(now);
+            if (f.tcp.dials.size() == before) continue;
+            f.refuse(f.tcp, now, "tcp refused");
+            ++failed;
+        }
+        const size_t dials = f.tcp.dials.size();
+        f.quic.close(quic, at_ms(now), "it is silent while transfers wait for it",
+                     silent ? Channels::close_silent : 0, false);
+        f.turn(now);
+        CHECK(f.tcp.dials.size() == dials + (silent ? 1 : 0));
+        CHECK(f.quic.dials.size() == 2);
+    }
+}
+
 TEST_CASE("a TCP connection that broke is dialled again at once; one that broke soon leaves it to QUIC",
           "[connections][B8]") {
     Fixture f;
