@@ -185,7 +185,10 @@ void Engine::on_peer_down(Time now, link::PeerIndex index, const std::string& re
 void Engine::on_bulk_cut_off(Time now, link::PeerIndex peer, std::span<const GroupId> groups,
                              const std::string& why) {
     impl_->set_time(now);
-    for (const GroupId& group : groups) impl_->watch.on_link_lost(peer, group, why);
+    for (const GroupId& id : groups) {
+        impl_->watch.on_link_lost(peer, id, why);
+        if (Group* group = impl_->find(id)) group->link_lost(impl_->context.peer(peer).node);
+    }
     impl_->turn();
 }
 

@@ -126,7 +126,7 @@ void Engine::Impl::log_discarded(link::PeerIndex index) {
     if (!peer.known) return;
     watch.on_log_discarded(index);
     if (const auto at = groups_of_node.find(peer.node); at != groups_of_node.end())
-        for (const GroupId& id : at->second) groups.at(id)->log_discarded(peer.node);
+        for (const GroupId& id : at->second) groups.at(id)->link_lost(peer.node);
     opening.on_peer_down(peer.node, peer.incarnation);
     if (peer.up && watch.reachable(index)) opening.on_peer_up(peer.node, peer.incarnation);
 }

@@ -100,9 +100,10 @@ class Group final : public Runnable, public Alarm, private membership::Lifecycle
     void node_failed(const NodeId& node, const Error& error);
     void rank_failed(uint32_t rank, const std::string& reason);
     void reach_changed(const NodeId& node);  // GroupHost::reachable has changed for it
-    void log_discarded(const NodeId& node);  // the control log with it: messages of both are lost
-    void abandon(const Error& error);        // this daemon stops
-    void give_up(const Error& error);        // a child that no rank here has got: all nodes end it
+    // Its control log was discarded, or its bulk connection is cut off: messages with it are lost.
+    void link_lost(const NodeId& node);
+    void abandon(const Error& error);  // this daemon stops
+    void give_up(const Error& error);  // a child that no rank here has got: all nodes end it
     // [G11] Ends what the cut has left, at most `left` messages and local ranks of collectives (one
     // collective more), and subtracts their number. True: that was all.
     bool end_some(size_t& left);

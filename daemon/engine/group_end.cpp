@@ -67,7 +67,7 @@ void Group::reach_changed(const NodeId& node) {
     if (index && !host_.reachable(facts.peers[index->value])) end_messages_with(*index);
 }
 
-void Group::log_discarded(const NodeId& node) {
+void Group::link_lost(const NodeId& node) {
     if (const auto index = index_of(node)) end_messages_with(*index);
 }
 
