@@ -42,11 +42,12 @@ bool Connection::reading_waits() const {
 bool Connection::on_readable(Time now, size_t quantum) {
     if (state_ == State::securing) secure();
     until_ = read_work() + quantum;
+    stream_->allow(quantum + whole_payload_max);
     while (wants_readable() && state_ != State::securing) {
         if (read_work() >= until_) return true;
         if (!read_record(now)) break;
     }
-    return false;
+    return wants_readable() && state_ != State::securing && stream_->is_held();
 }
 
 void Connection::secure() {
@@ -65,7 +66,6 @@ bool Connection::read_record(Time now) {
         const size_t before = payload_bytes_;
         const bool goes_on =
             mode_ == Mode::tls && is_class(head_.kind) ? read_class_payload(now) : read_payload();
-        work_ += payload_bytes_ - before;
         received_bytes_ += payload_bytes_ - before;
         if (!goes_on) return false;
     }
@@ -114,7 +114,7 @@ bool Connection::read_head() {
     if (step == Stream::Step::blocked) return false;
     payload_bytes_ = 0;
     checksum_bytes_ = 0;
-    work_ += record_cost;
+    ++records_;
     const char* rule = broken_rule(head_, mode_ == Mode::tls ? whole_payload_max : plain_payload_max);
     if (!rule && is_class(head_.kind) && state_ != State::open) rule = "data before the attach";
     if (rule) return fail(CloseCode::bad_record, rule, here), false;

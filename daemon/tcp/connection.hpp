@@ -119,8 +119,10 @@ class Connection {
     // Ended, and the peer was notified as far as the wire took it.
     bool is_done() const { return ended_ && !has_unsent(); }
     uint64_t received_bytes() const { return received_bytes_; }
-    // What reading has cost so far, and writing, in bytes that were decrypted or encrypted.
-    uint64_t read_work() const { return work_ + record_cost * stream_->short_reads(); }
+    // What reading has cost so far, and writing, in bytes that came, or left.
+    uint64_t read_work() const {
+        return stream_->wire_bytes() + record_cost * (records_ + stream_->short_reads());
+    }
     uint64_t write_work() const { return write_work_; }
 
   private:
@@ -196,7 +198,7 @@ class Connection {
     std::array<uint64_t, class_count> received_{}, reported_{};
     Time ack_at_ = never;
     bool ack_due_ = false;  // to be queued when the wire takes more
-    uint64_t work_ = 0;     // of reading; read_work() adds the short reads
+    uint64_t records_ = 0;  // of this framing, that were begun to be read
     uint64_t write_work_ = 0;
     uint64_t until_ = 0;  // read_work() when the turn ends
 

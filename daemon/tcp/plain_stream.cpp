@@ -36,6 +36,7 @@ Stream::Step PlainStream::read(MutableBytes into, size_t& filled) {
         if (moved.state == ByteWire::State::ended)
             return fail("the peer ended the connection without a close");
         if (moved.state == ByteWire::State::broken) return fail(wire().why());
+        wire_bytes_ += moved.bytes;
         const size_t placed = directly ? std::min(moved.bytes, rest.size()) : 0;
         filled += placed;
         ahead_from_ = 0;

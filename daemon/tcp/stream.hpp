@@ -2,6 +2,8 @@
 // as they are (plain_stream). Dry.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -33,8 +35,13 @@ class Stream {
     // `blocked` has all that came been read: until then the wire need not report more.
     virtual Step read(MutableBytes into, size_t& filled) = 0;
     static constexpr unsigned short_reads_max = 32;  // more than the bytes of a record's head
-    // How many such records there were: what a peer may make reading cost beyond its bytes [B9].
+    // How many such records there were, and how many bytes were taken off the wire: what a peer may make
+    // reading cost, whatever of it is read here [B9]. A record's padding is, and is read by nobody.
     uint64_t short_reads() const { return short_reads_; }
+    uint64_t wire_bytes() const { return wire_bytes_; }
+    // Of which no more are taken until the next allow(); is_held(): there may be more.
+    void allow(uint64_t wire_bytes) { wire_bytes_max_ = wire_bytes_ + wire_bytes; }
+    bool is_held() const { return wire_bytes_ >= wire_bytes_max_; }
 
     // `blocked`: the wire takes no more now; what was written waits here. Beyond that a caller goes on for as
     // long as what Connection::write() got at once is.
@@ -61,12 +68,19 @@ class Stream {
     ByteWire& wire() { return *wire_; }
     // Sends past `out_`, which is empty; what the wire did not take is appended.
     Step send_directly(Bytes bytes);
+    // How many of `bytes` may be taken now.
+    size_t allowed(size_t bytes) const {
+        return static_cast<size_t>(
+            std::min<uint64_t>(bytes, wire_bytes_max_ - std::min(wire_bytes_, wire_bytes_max_)));
+    }
     uint64_t short_reads_ = 0;
+    uint64_t wire_bytes_ = 0;
 
   private:
     ByteWire* wire_;
     std::vector<std::byte> out_;  // to be sent from sent_ on
     size_t sent_ = 0;
+    uint64_t wire_bytes_max_ = UINT64_MAX;
     bool blocked_ = false;  // the wire took less than it was given
     std::string why_;
 };

@@ -61,6 +61,7 @@ struct TlsStream::Bio {
         }
         const auto moved = stream.wire().receive(std::as_writable_bytes(std::span(into, most)));
         *got = moved.bytes;
+        stream.wire_bytes_ += moved.bytes;
         if (stream.binding_.empty()) stream.took_of_handshake(moved.bytes);
         if (moved.state == ByteWire::State::moved) return 1;
         if (moved.state == ByteWire::State::blocked) BIO_set_retry_read(bio);
@@ -106,7 +107,7 @@ TlsStream::TlsStream(ByteWire& wire, std::shared_ptr<quic::TlsContext> context, 
 }
 
 size_t TlsStream::allowance(size_t bytes) {
-    if (!binding_.empty()) return bytes;
+    if (!binding_.empty()) return allowed(bytes);
     if (handshake_bytes_ >= handshake_bytes_max) broken_rule_ = "TLS: the peer's handshake is too long";
     return std::min(bytes, handshake_bytes_left_);
 }

@@ -29,7 +29,7 @@ class TlsStream final : public Stream, private quic::TlsPeer {
     // [B4]: what the library would handle by itself, for as long as bytes come.
     void on_handshake_message(uint8_t type);
 
-    // How many of `bytes` the handshake may read now; [B5] [B9].
+    // How many of `bytes` may be read now, by the handshake in particular; [B5] [B9].
     size_t allowance(size_t bytes);
     void took_of_handshake(size_t bytes);
 

@@ -247,3 +247,38 @@ TEST_CASE("a turn reads little of a handshake, and all of them not much more tha
     CHECK(p.b.machine->ended()->reason == "TLS: the peer's handshake is too long");
     CHECK(sent - p.forth.bytes.size() == 64 * 1024);
 }
+
+// RFC 8446 §5.4: a record of one byte may be as long on the wire as one of 2^14.
+TEST_CASE("a turn takes its bytes of the wire, whatever padding TLS records have", "[tcp][B9]") {
+    static size_t record_bytes = 0;
+    constexpr size_t quantum = 32 * 1024, ahead = 34 * 1024;
+    TcpPair pair;
+    SSL_CTX_set_record_padding_callback(pair.a.context->client(), [](SSL*, int, size_t bytes, void*) {
+        return record_bytes > bytes ? record_bytes - bytes : 0;
+    });
+    pair.start();
+    pair.run();
+    REQUIRE(pair.open());
+    pair.forth.room = SIZE_MAX;
+    record_bytes = 16 * 1024;
+    const std::byte one{1};
+    const Bytes part(&one, 1);
+    for (int i = 0; i < 300; ++i) {
+        pair.a.machine->write(Class::bulk, std::span(&part, 1));
+        pair.a.machine->flush(pair.now, SIZE_MAX);
+    }
+    record_bytes = 0;
+    REQUIRE(pair.forth.bytes.size() > 300 * 16 * 1024);
+    bool more = true;
+    for (size_t turns = 1; more; ++turns) {
+        const size_t before = pair.forth.bytes.size();
+        const uint64_t work = pair.b.machine->read_work();
+        more = pair.b.machine->on_readable(pair.now, quantum);
+        const size_t taken = before - pair.forth.bytes.size();
+        CHECK(taken <= quantum + ahead);
+        CHECK(pair.b.machine->read_work() - work >= taken);
+        REQUIRE(turns < 1000);
+    }
+    CHECK(pair.b.got[Class::bulk].size() == 300);
+    CHECK(pair.forth.bytes.empty());
+}
