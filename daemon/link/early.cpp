@@ -9,7 +9,7 @@ namespace {
 
 size_t cost(const EarlyRecv& recv) {
     size_t n = 0;
-    for (const EarlyChunk& c : recv.chunks) n += c.bytes.size() + Early::chunk_overhead_bytes;
+    for (const auto& [number, chunk] : recv.chunks) n += chunk.bytes.size() + Early::chunk_overhead_bytes;
     return n;
 }
 
@@ -37,10 +37,7 @@ bool Early::holds(const TransferKey& key, uint32_t chunk) const {
     const auto group = groups_.find(key.op.group);
     if (group == groups_.end()) return false;
     const auto at = group->second.recvs.find(key);
-    if (at == group->second.recvs.end()) return false;
-    for (const EarlyChunk& c : at->second.chunks)
-        if (c.header.chunk == chunk) return true;
-    return false;
+    return at != group->second.recvs.end() && at->second.chunks.contains(chunk);
 }
 
 void Early::keep(EarlyChunk chunk) {
@@ -49,7 +46,8 @@ void Early::keep(EarlyChunk chunk) {
     NEXAR_CHECK(group != nullptr);
     group->unexpected_bytes += chunk.bytes.size() + chunk_overhead_bytes;
     bytes_ += chunk.bytes.size() + chunk_overhead_bytes;
-    group->recvs[key].chunks.push_back(std::move(chunk));
+    const bool is_new = group->recvs[key].chunks.emplace(chunk.header.chunk, std::move(chunk)).second;
+    NEXAR_CHECK(is_new);
 }
 
 void Early::want(const TransferKey& key) {

@@ -21,8 +21,9 @@ struct EarlyGrant {
     Terms terms;
     RemoteMemory memory;
 };
+using EarlyChunks = std::map<uint32_t, EarlyChunk>;  // by their numbers, which a peer may choose at will
 struct EarlyRecv {
-    std::vector<EarlyChunk> chunks;
+    EarlyChunks chunks;
     bool wanted = false;  // a chunk was refused, or the peer asked: the post must grant
 };
 
@@ -35,7 +36,7 @@ class Early {
 
     bool has_room(const TransferKey& key, size_t payload) const;
     bool holds(const TransferKey& key, uint32_t chunk) const;
-    void keep(EarlyChunk chunk);  // Requires: has_room()
+    void keep(EarlyChunk chunk);  // Requires: has_room(), and not holds()
     void want(const TransferKey& key);
     void keep_grant(const TransferKey& key, const EarlyGrant& grant);
 

@@ -20,7 +20,7 @@ class Mesh::Impl {
 
   private:
     std::vector<Send*> posted_sends_;  // of the batch that is posted
-    std::vector<EarlyChunk> early_;    // of the receive that is posted
+    EarlyChunks early_;                // of the receive that is posted
 };
 
 void Mesh::Impl::drop(StreamPeer& peer) {

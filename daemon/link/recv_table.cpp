@@ -8,7 +8,7 @@
 namespace nexar::link {
 
 Recv* RecvTable::post(PeerTransfers& peer, RecvSpec&& spec, uint64_t handle, Send* forward,
-                      std::vector<EarlyChunk>& early) {
+                      EarlyChunks& early) {
     early.clear();
     const size_t bytes = bytes_of(spec.memory);
     NEXAR_CHECK(spec.cls != Class::control);

@@ -19,8 +19,7 @@ class RecvTable {
     RecvTable(TableState& state, SendTable& sends) : state_(&state), sends_(&sends) {}
 
     // nullptr: it ended at once. `early`: chunks that arrived before; the carrier applies them now, in order.
-    Recv* post(PeerTransfers& peer, RecvSpec&& spec, uint64_t handle, Send* forward,
-               std::vector<EarlyChunk>& early);
+    Recv* post(PeerTransfers& peer, RecvSpec&& spec, uint64_t handle, Send* forward, EarlyChunks& early);
     void fail(Recv& recv);
 
     // A chunk begins to arrive. Requires: its header was judged (chunk and shape fit each other).

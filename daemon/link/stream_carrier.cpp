@@ -57,9 +57,9 @@ void StreamCarrier::placed(StreamPeer& peer, Class cls, size_t bytes) {
     if (peer.channel != nullptr) reader_.placed(peer, cls, bytes);
 }
 
-void StreamCarrier::apply_early(Recv& recv, const std::vector<EarlyChunk>& chunks) {
+void StreamCarrier::apply_early(Recv& recv, const EarlyChunks& chunks) {
     StreamPeer& from = peer(recv.peer->index);
-    for (const EarlyChunk& chunk : chunks) {
+    for (const auto& [number, chunk] : chunks) {
         const bool goes_on = placement_.apply_early(recv, chunk);
         writer_.write_full_lists(from);
         if (!goes_on) return;

@@ -32,7 +32,7 @@ class StreamCarrier {
     MutableBytes place(StreamPeer& peer, Class cls);
     void placed(StreamPeer& peer, Class cls, size_t bytes);
     void on_room(StreamPeer& peer) { writer_.pump(peer); }
-    void apply_early(Recv& recv, const std::vector<EarlyChunk>& chunks);
+    void apply_early(Recv& recv, const EarlyChunks& chunks);
 
     bool send_message(StreamPeer& peer, Bytes message);
     void append(StreamPeer& peer, Bytes message, std::optional<Account> account);

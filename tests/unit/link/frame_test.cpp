@@ -3,6 +3,7 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include "harness.hpp"
+#include "support/processor_time.hpp"
 
 namespace nexar::link::test {
 
@@ -339,6 +340,31 @@ TEST_CASE("a peer that sends early data of ever new groups and ops is held to th
     // Four groups, each with room for four chunks of 100 + 128 bytes.
     CHECK(mesh.stats(peer(0)).nacks_sent == 2000 - 4 * 4);
     CHECK_FALSE(mesh.poll_event().has_value());
+}
+
+TEST_CASE("an early chunk that comes again costs no look at the others that are held", "[W8]") {
+    const auto again = [](uint32_t held) {
+        MeshConfig config;
+        config.eager_room_per_group = 4u << 20;
+        config.incarnation = 1;
+        Mesh mesh(config);
+        Wire wire;
+        mesh.attach(peer(0), 1, wire);
+        const auto send = [&](uint32_t chunk) {
+            mesh.on_bytes(peer(0), Class::small, data_frame(key(1, 1), 1 << 20, 64, chunk));
+        };
+        for (uint32_t i = 0; i < held; ++i) send(i);
+        REQUIRE(mesh.stats(peer(0)).unexpected_bytes == size_t{held} * (64 + 128));
+        Duration least{1'000'000'000};
+        for (int i = 0; i < 200; ++i) {
+            const Duration begin = nexar::test::processor_time();
+            send(held - 1);
+            least = std::min(least, nexar::test::processor_time() - begin);
+        }
+        return least;
+    };
+    const Duration few = again(8);
+    CHECK(again(16'384) < 8 * few);
 }
 
 TEST_CASE("what a peer sends early is bounded by bytes over all its groups, and the room comes back",

@@ -155,10 +155,10 @@ class Model {
             forward->source = t.target;  // the same bytes once they are here
             next = post_send(*forward, to, false);
         }
-        std::vector<EarlyChunk> early;
+        EarlyChunks early;
         Recv* recv =
             to.table.recvs.post(*to.peer, std::move(spec), t.handle(t.retracted ? 2 : 1), next, early);
-        for (const EarlyChunk& chunk : early)
+        for (const auto& [number, chunk] : early)
             if (!place(to, *recv, chunk.header, chunk.bytes)) break;
     }
     void retract(Planned& t, Side& to) {

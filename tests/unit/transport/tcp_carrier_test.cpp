@@ -5,7 +5,6 @@
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +12,7 @@
 #include <cerrno>
 #include <map>
 
+#include "support/processor_time.hpp"
 #include "tcp_side.hpp"
 
 using namespace nexar;
@@ -20,6 +20,7 @@ using namespace std::chrono_literals;
 using connections::ConnectionId;
 using test::free_port;
 using test::peer;
+using test::processor_time;
 using test::Side;
 using test::Unidentified;
 using transport::TcpCarrier;
@@ -53,12 +54,6 @@ struct Two {
         return false;
     }
 };
-
-Duration processor_time() {
-    timespec t{};
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return std::chrono::seconds(t.tv_sec) + Duration(t.tv_nsec);
-}
 
 // The least of many, of what introducing an unrelated peer takes.
 Duration introducing(TcpCarrier& carrier) {
