@@ -10,9 +10,9 @@
 #include <string>
 #include <utility>
 
-#include "core/check.hpp"
 #include "tcp/plain_stream.hpp"
 #include "tcp/tls_stream.hpp"
+#include "transport/tcp_carrier_conn.hpp"
 
 namespace nexar::transport {
 namespace {
@@ -20,87 +20,20 @@ namespace {
 constexpr uint64_t listener_id = 0;
 // Ids of two carriers of one owner differ (connections/carrier.hpp).
 constexpr uint64_t id_base = uint64_t{1} << 63;
-constexpr WallSeconds certificate_look_seconds = 3600;
 constexpr const char* not_watched = "the kernel has no room to watch its socket";
 
 constexpr connections::ConnectionId public_id(uint64_t id) {
     return connections::ConnectionId(id_base | id);
 }
 
-// As it passes in a turn.
-Duration time_now() {
+// CLOCK_MONOTONIC, as it passes in a turn; CLOCK_THREAD_CPUTIME_ID stands still while the thread does.
+Duration time_of(clockid_t clock) {
     timespec t{};
-    ::clock_gettime(CLOCK_MONOTONIC, &t);
+    ::clock_gettime(clock, &t);
     return std::chrono::seconds(t.tv_sec) + Duration{t.tv_nsec};
 }
 
 }  // namespace
-
-class TcpCarrier::Conn final : public connections::CarriedConnection, private tcp::ByteReceiver {
-  public:
-    Conn(TcpCarrier& carrier, uint64_t number, TcpSocket wire, const quic::Address& other)
-        : id(number), socket(std::move(wire)), remote(other), carrier_(&carrier) {}
-
-    // ---- The carrier's.
-    const uint64_t id;
-    TcpSocket socket;
-    const quic::Address remote;
-    std::unique_ptr<tcp::Connection> machine;  // null: it is being connected, or nothing was read yet
-    std::optional<tcp::Connection::Dial> dialled;
-    bool connecting = false;
-    bool connected = false;  // reported
-    bool closed = false;     // reported, or never to be
-    bool lingers = false;
-    bool is_touched = false, is_unread = false;
-    bool is_full = false;      // the kernel took less than it was given, and has not reported room since
-    bool was_refused = false;  // room, as the turn's share is spent
-    uint32_t interest = 0;
-    std::string failure;  // of the dial, or of watching its socket
-    Duration round_trip{};
-    uint64_t received = 0;  // bytes, when on_received() was reported last
-    std::optional<Time> ack_at;
-    Time rate_at{};        // when to look at the socket's rate again
-    size_t discarded = 0;  // bytes, since it lingers
-
-    // ---- connections::CarriedConnection
-    size_t room(Class cls) const override;
-    void write(Class cls, std::span<const Bytes> parts) override {
-        const uint64_t before = machine->write_work();
-        machine->write(cls, parts);
-        carrier_->writing_.spend(machine->write_work() - before);
-        carrier_->touch(*this);
-    }
-    connections::Progress progress(Class cls) const override {
-        return {machine->written(cls), machine->acknowledged(cls)};
-    }
-    void close(uint64_t code, const std::string& reason) override {
-        machine->close(code, reason);
-        carrier_->touch(*this);
-    }
-    void hold_credit(bool held) override {
-        machine->hold_credit(held);
-        carrier_->read_again(*this);
-    }
-    void set_receiver(connections::Receiver* receiver) override {
-        receiver_ = receiver;
-        machine->set_receiver(receiver ? this : nullptr);
-        carrier_->read_again(*this);
-    }
-    Duration rtt() const override { return round_trip; }
-    connections::CarrierKind kind() const override {
-        return machine->mode() == tcp::Mode::tls ? connections::CarrierKind::tcp
-                                                 : connections::CarrierKind::tcp_plain;
-    }
-
-  private:
-    void on_bytes(Class cls, Bytes bytes) override {
-        if (receiver_) receiver_->on_bytes(cls, bytes);
-    }
-    MutableBytes place(Class cls) override { return receiver_ ? receiver_->place(cls) : MutableBytes(); }
-    void placed(Class cls, size_t bytes) override { receiver_->placed(cls, bytes); }
-    TcpCarrier* carrier_;
-    connections::Receiver* receiver_ = nullptr;
-};
 
 // Nothing but what is short and must not wait leaves beyond the share.
 size_t TcpCarrier::Conn::room(Class cls) const {
@@ -123,7 +56,9 @@ Result<std::unique_ptr<TcpCarrier>> TcpCarrier::open(Options options, const quic
 }
 
 TcpCarrier::TcpCarrier(Options options, quic::Verifier verifier)
-    : options_(std::move(options)), verifier_(std::move(verifier)) {
+    : options_(std::move(options)),
+      verifier_(std::move(verifier)),
+      handshakes_(options_.handshake_share, handshake_interval) {
     shared_.self = options_.self;
     shared_.incarnation = options_.incarnation;
     shared_.shard = options_.shard;
@@ -246,17 +181,23 @@ void TcpCarrier::pause_accepting(Time now) {
 }
 
 // The first byte distinguishes TLS (0x16) from the plain kind; what is neither fails in either.
+// False: nothing has come, or it is gone. Who waits for the share has sent something [B5].
+bool TcpCarrier::has_first_byte(Conn& conn) {
+    if (conn.has_sent) return true;
+    const auto first = conn.socket.peek();
+    if (first.state == tcp::ByteWire::State::blocked) return false;
+    if (first.state != tcp::ByteWire::State::moved) return drop(conn), false;
+    half_open_.has_sent(conn.id);
+    conn.first = first.byte;
+    return conn.has_sent = true;
+}
+
 void TcpCarrier::begin(Conn& conn) {
     tcp::Mode mode = tcp::Mode::tls;
-    if (conn.dialled) {
+    if (conn.dialled)
         mode = conn.dialled->mode;
-    } else {
-        const auto first = conn.socket.peek();
-        if (first.state == tcp::ByteWire::State::blocked) return;
-        if (first.state != tcp::ByteWire::State::moved) return drop(conn);
-        half_open_.has_sent(conn.id);
-        if (options_.plain && first.byte == tcp::PlainStream::magic[0]) mode = tcp::Mode::plain;
-    }
+    else if (options_.plain && conn.first == tcp::PlainStream::magic[0])
+        mode = tcp::Mode::plain;
     std::unique_ptr<tcp::Stream> stream;
     const bool dials = conn.dialled.has_value();
     if (mode == tcp::Mode::plain)
@@ -272,6 +213,7 @@ void TcpCarrier::begin(Conn& conn) {
 bool TcpCarrier::receive(Time now, connections::CarrierEvents& events) {
     std::array<epoll_event, 64> ready;
     const int n = ::epoll_wait(epoll_, ready.data(), static_cast<int>(ready.size()), 0);
+    admit_handshakes(now);
     bool work = n > 0 || !unread_.empty();
     reading_.left = options_.turn_bytes;
     const auto unread = std::exchange(unread_, {});
@@ -314,6 +256,7 @@ void TcpCarrier::on_ready(Time now, uint64_t id, uint32_t ready, connections::Ca
         conn->is_full = false;
         touch(*conn);
     }
+    if (conn->waits && (ready & (EPOLLHUP | EPOLLERR)) != 0) return drop(*conn);
     if ((ready & (EPOLLIN | EPOLLHUP | EPOLLERR)) == 0 || conn->is_unread) return;
     if ((ready & (EPOLLHUP | EPOLLERR)) != 0 && conn->machine && !conn->machine->wants_readable())
         conn->machine->on_broken();
@@ -329,33 +272,51 @@ void TcpCarrier::discard(Conn& conn) {
     if (!bytes || (!conn.connected && conn.discarded >= discarded_max)) drop(conn);
 }
 
-// False: its bytes wait for the next interval, as all of the share is spent.
+// False: it waits until the share allows more.
 bool TcpCarrier::may_shake_hands(Time now, Conn& conn) {
-    if (handshakes_until_ <= now) {
-        handshake_time_ = std::max(Duration{}, handshake_time_ - options_.handshake_share);
-        handshakes_until_ = now + handshake_interval;
-    }
-    if (handshake_time_ < options_.handshake_share) return true;
-    if (!std::exchange(conn.is_unread, true)) handshakes_wait_.push_back(conn.id);
+    if (handshakes_.allows(now)) return true;
+    if (std::exchange(conn.waits, true)) return false;
+    handshakes_wait_.push_back(conn.id);
+    watch(conn);
     return false;
 }
 
+void TcpCarrier::admit_handshakes(Time now) {
+    if (handshakes_wait_.empty() || !handshakes_.allows(now)) return;
+    for (const uint64_t id : std::exchange(handshakes_wait_, {}))
+        if (Conn* conn = find(id)) {
+            conn->waits = false;
+            read_again(*conn);
+            touch(*conn);  // it is watched again
+        }
+}
+
 void TcpCarrier::read(Time now, Conn& conn, connections::CarrierEvents& events) {
-    if (conn.connecting || conn.lingers || !conn.failure.empty()) return;
+    if (conn.connecting || conn.lingers || conn.waits || !conn.failure.empty()) return;
     if (reading_.left == 0) return read_again(conn);
-    const uint64_t id = conn.id;
-    const bool is_counted = options_.handshake_share > Duration{} && !conn.dialled && !conn.connected;
-    if (is_counted && !may_shake_hands(now, conn)) return;
-    const Duration began = is_counted ? time_now() : Duration{};
+    const bool is_newcomer = !conn.dialled && !conn.connected;
+    if (is_newcomer && (!has_first_byte(conn) || !may_shake_hands(now, conn))) return;
+    const Duration began = is_newcomer ? time_of(CLOCK_THREAD_CPUTIME_ID) : Duration{};
     if (!conn.machine) begin(conn);
-    if (!find(id) || !conn.machine) return;
-    const uint64_t before = conn.machine->read_work();
-    const bool has_more = conn.machine->on_readable(now, std::min(quantum, reading_.left));
-    reading_.spend(conn.machine->read_work() - before);
-    if (is_counted) handshake_time_ += time_now() - began;
-    if (has_more) read_again(conn);
+    read_slices(now, conn);
+    if (is_newcomer) handshakes_.take(time_of(CLOCK_THREAD_CPUTIME_ID) - began);
     report(conn, now, events);
     touch(conn);
+}
+
+// A quantum, and no more than the turn has left.
+void TcpCarrier::read_slices(Time now, Conn& conn) {
+    Share quantum_of_turn{std::min(quantum, reading_.left)};
+    bool has_more = true;
+    for (Duration began = time_of(CLOCK_MONOTONIC); has_more && quantum_of_turn.left > 0;) {
+        const uint64_t before = conn.machine->read_work();
+        has_more = conn.machine->on_readable(now, std::min(slice, quantum_of_turn.left));
+        const Duration end = time_of(CLOCK_MONOTONIC);
+        const auto taken = static_cast<uint64_t>((end - std::exchange(began, end)).count());
+        quantum_of_turn.spend(std::max(conn.machine->read_work() - before, taken));
+        reading_.spend(std::max(conn.machine->read_work() - before, taken));
+    }
+    if (has_more) read_again(conn);
 }
 
 // What has changed, for the owner: connected, or received.
@@ -487,6 +448,8 @@ void TcpCarrier::watch(Conn& conn) {
     uint32_t want = 0;
     if (conn.connecting)
         want = EPOLLOUT;
+    else if (conn.waits && !conn.lingers)
+        want = 0;
     else if (conn.lingers)
         want = EPOLLIN | (conn.machine->has_unsent() && !is_short ? EPOLLOUT : 0u);
     else
@@ -500,93 +463,6 @@ void TcpCarrier::watch(Conn& conn) {
         conn.failure = not_watched;
         touch(conn);
     }
-}
-
-// ---- Time
-
-void TcpCarrier::on_time(Time now) {
-    while (const auto id = half_open_.overdue(now))
-        if (Conn* conn = find(*id)) {
-            if (!conn->machine) {
-                drop(*conn);
-            } else {
-                conn->machine->close(static_cast<uint64_t>(tcp::CloseCode::too_late),
-                                     conn->machine->waits_for_key()
-                                         ? "this node has no such control connection to you"
-                                         : "not attached within 5 s");
-                touch(*conn);
-            }
-        }
-    for (; !dials_.empty() && dials_.front().first <= now; dials_.pop_front()) {
-        Conn* conn = find(dials_.front().second);
-        if (!conn || conn->connected || conn->closed) continue;
-        conn->failure = "tcp not answered";
-        if (conn->machine)
-            conn->machine->close(static_cast<uint64_t>(tcp::CloseCode::too_late), conn->failure);
-        conn->connecting = false;
-        touch(*conn);
-    }
-    while (!lingering_.empty() && lingering_.front().first <= now) {
-        Conn* conn = find(lingering_.front().second);
-        if (conn)
-            drop(*conn);
-        else
-            lingering_.pop_front();
-    }
-    for (; !short_.empty() && short_.front().first <= now; short_.pop_front())
-        if (Conn* conn = find(short_.front().second)) {
-            conn->is_full = false;
-            touch(*conn);
-        }
-    if (!handshakes_wait_.empty() && handshakes_until_ <= now)
-        for (const uint64_t waiting : std::exchange(handshakes_wait_, {}))
-            if (Conn* conn = find(waiting)) {
-                conn->is_unread = false;
-                read_again(*conn);
-            }
-    if (accept_at_ <= now) accept_at_ = watch_listener() ? never : now + accept_pause;
-    if (certificates_at_ <= now) end_old_certificates(now);
-}
-
-void TcpCarrier::note_certificate(Time now, const tcp::Connection& machine) {
-    const auto end = machine.peer_valid_until();
-    if (!end || !options_.wall_clock) return;
-    const WallSeconds left =
-        std::clamp<WallSeconds>(*end + 1 - options_.wall_clock(), 1, certificate_look_seconds);
-    certificates_at_ = std::min(certificates_at_, now + std::chrono::seconds(left));
-}
-
-void TcpCarrier::end_old_certificates(Time now) {
-    certificates_at_ = never;
-    const WallSeconds wall = options_.wall_clock();
-    for (const auto& [id, conn] : conns_) {
-        if (!conn->connected || conn->closed) continue;
-        if (const auto end = conn->machine->peer_valid_until(); end && *end < wall) {
-            conn->machine->close(static_cast<uint64_t>(tcp::CloseCode::certificate_ended),
-                                 "the certificate that you showed has ended");
-            touch(*conn);
-        } else {
-            note_certificate(now, *conn->machine);
-        }
-    }
-}
-
-void TcpCarrier::close_all(uint64_t code, const std::string& reason) {
-    for (const auto& [id, conn] : conns_) {
-        if (conn->machine) conn->machine->close(code, reason);
-        touch(*conn);
-    }
-}
-
-Time TcpCarrier::wake_at() const {
-    if (!unread_.empty() || !touched_.empty()) return Time{};
-    Time at = std::min({half_open_.wake_at(), certificates_at_, accept_at_});
-    if (!handshakes_wait_.empty()) at = std::min(at, handshakes_until_);
-    if (!acks_.empty()) at = std::min(at, acks_.begin()->first);
-    if (!dials_.empty()) at = std::min(at, dials_.front().first);
-    if (!short_.empty()) at = std::min(at, short_.front().first);
-    if (!lingering_.empty()) at = std::min(at, lingering_.front().first);
-    return at;
 }
 
 }  // namespace nexar::transport

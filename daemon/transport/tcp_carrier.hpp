@@ -23,6 +23,7 @@
 #include "quic/tls.hpp"
 #include "tcp/connection.hpp"
 #include "tcp/half_open.hpp"
+#include "transport/handshake_share.hpp"
 #include "transport/tcp_socket.hpp"
 
 namespace nexar::transport {
@@ -30,6 +31,7 @@ namespace nexar::transport {
 class TcpCarrier final : public connections::Carrier, private tcp::KeyRing {
   public:
     static constexpr size_t quantum = 512 * 1024;
+    static constexpr size_t slice = 64 * 1024;  // of it, after which the clock is read
     static constexpr size_t accepts_per_turn = 16;
     static constexpr size_t lingering_max = 64;
     static constexpr size_t discarded_max = 64 * 1024;  // of one that never attached, after its end
@@ -53,7 +55,7 @@ class TcpCarrier final : public connections::Carrier, private tcp::KeyRing {
         // to choose. Zero: no limit.
         Duration handshake_share{};
         // What a turn reads of all connections, and what it encrypts for them, beyond the record that crosses
-        // it.
+        // it. What takes longer than a nanosecond for each byte counts by its time: handshakes, small frames.
         size_t turn_bytes = SIZE_MAX;
     };
     static Result<std::unique_ptr<TcpCarrier>> open(Options options, const quic::Identity& identity,
@@ -109,9 +111,12 @@ class TcpCarrier final : public connections::Carrier, private tcp::KeyRing {
     bool watch_listener();  // false: the kernel has no memory for it
     void pause_accepting(Time now);
     bool may_shake_hands(Time now, Conn& conn);
+    void admit_handshakes(Time now);
+    bool has_first_byte(Conn& conn);
     void begin(Conn& conn);
     void on_ready(Time now, uint64_t id, uint32_t ready, connections::CarrierEvents& events);
     void read(Time now, Conn& conn, connections::CarrierEvents& events);
+    void read_slices(Time now, Conn& conn);
     void discard(Conn& conn);
     void report(Conn& conn, Time now, connections::CarrierEvents& events);
     void note_ack(Conn& conn);
@@ -142,9 +147,8 @@ class TcpCarrier final : public connections::Carrier, private tcp::KeyRing {
     std::vector<uint64_t> touched_;  // have something to send, or have ended; in their order
     Share reading_, writing_;        // of the turn
     std::set<std::pair<Time, uint64_t>> acks_;
-    Duration handshake_time_{};              // spent of the share, and what is beyond it of later ones
-    Time handshakes_until_{};                // the end of the interval
-    std::vector<uint64_t> handshakes_wait_;  // connections that are read in the next one
+    HandshakeShare handshakes_;
+    std::vector<uint64_t> handshakes_wait_;  // connections that wait for it, and are not watched meanwhile
     Time accept_at_ = never;                 // the listener is not watched until then; never: it is
     bool pause_reported_ = false;            // and no newcomer was accepted since
     Time report_at_{};                       // the next pause is reported from then on

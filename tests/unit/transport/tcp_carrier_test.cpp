@@ -162,22 +162,6 @@ TEST_CASE("a close reaches a peer that sends without end", "[transport][B10]") {
     CHECK(two.b.closed.front() == "closed by the peer: kept another");
 }
 
-TEST_CASE("beyond their share of an interval handshakes wait for the next one", "[transport][B11]") {
-    const uint16_t port = free_port();
-    Side side("a", port, 1us);
-    std::vector<Unidentified> others;
-    for (size_t i = 0; i < 8; ++i) others.emplace_back(uint8_t{1}, port);
-    const Time now = loop::Loop::now();
-    REQUIRE(Two::until([&] { return side.carrier->half_open() == others.size(); }, [&] { side.turn(now); }));
-    for (int i = 0; i < 16; ++i) side.turn(now);
-    CHECK(side.carrier->handshakes_waiting() >= others.size() - 1);
-    CHECK(side.carrier->wake_at() <= now + TcpCarrier::handshake_interval);
-    CHECK(side.carrier->wake_at() > now);  // it does not keep the thread awake meanwhile
-    const size_t waiting = side.carrier->handshakes_waiting();
-    REQUIRE(Two::until([&] { return side.carrier->handshakes_waiting() < waiting; },
-                       [&, at = now]() mutable { side.turn(at += TcpCarrier::handshake_interval); }));
-}
-
 // They are of many sites, since one has few places [B5], and all have their time's end at once.
 TEST_CASE("unidentified connections that end in numbers displace no member's close", "[transport][B5][B10]") {
     Two two;
