@@ -16,7 +16,7 @@
  * host works on it with the most urgent one of its ranks'. Of a message the sender's counts. Messages are received in
  * the order of the sends all the same, and collectives begin in the order of the calls. */
 enum {
-    NEXAR_PRIORITY_DEFAULT = -1, /* barrier: critical; small collectives (up to 128 KiB, unless the daemon is configured
+    NEXAR_PRIORITY_DEFAULT = -1, /* barrier: critical; small collectives (up to 256 KiB, unless the daemon is configured
                                     otherwise): realtime; all others, and messages: bulk */
     NEXAR_PRIORITY_CRITICAL = 0,
     NEXAR_PRIORITY_REALTIME = 1,
