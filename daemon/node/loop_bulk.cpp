@@ -41,6 +41,7 @@ void LoopBulk::apply(shards::Command command) {
 // otherwise the loop's poll reports what comes, so that an idle endpoint costs the turns nothing.
 bool LoopBulk::receive(Time now) {
     if (!endpoint_) return false;
+    if (!events_.empty()) return true;  // the engine takes them first
     const bool looks_at_udp = std::exchange(udp_is_due_, false) || now < udp_until_;
     // What send() did may have ended connections.
     const bool is_due =
@@ -72,7 +73,7 @@ std::optional<shards::Event> LoopBulk::poll_event() {
 
 Time LoopBulk::wake_at() const {
     if (!endpoint_) return never;
-    return is_due_ || udp_is_due_ || may_send_ ? Time{} : endpoint_->wake_at();
+    return is_due_ || udp_is_due_ || may_send_ || !events_.empty() ? Time{} : endpoint_->wake_at();
 }
 
 link::TrafficCounts LoopBulk::traffic() const {

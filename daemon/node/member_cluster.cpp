@@ -288,7 +288,9 @@ bool Member::read_shards(Time now) {
             on_bulk_event(now, i, std::move(*event));
         }
     }
-    while (auto event = loop_bulk_->poll_event()) {
+    for (size_t n = 0; n < events_per_turn_max; ++n) {
+        auto event = loop_bulk_->poll_event();
+        if (!event) break;
         work = true;
         on_bulk_event(now, shards::loop_number, std::move(*event));
     }
