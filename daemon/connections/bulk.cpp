@@ -84,13 +84,15 @@ void BulkConnections::on_garbage(link::PeerIndex from, const std::string& what) 
 }
 
 void BulkConnections::replace_all(Time now) {
+    ++renewals_;
     Time at = now;
-    for (const auto& [node, index] : by_node_)
+    for (const auto& [node, index] : by_node_) {
+        peers_.at(index).to_be_replaced = true;
         if (peers_.at(index).up) replace(peers_.at(index), at += replace_interval);
+    }
 }
 
 void BulkConnections::replace(Peer& peer, Time at) {
-    peer.to_be_replaced = true;
     (peer.over_tcp() ? tcp_schedule_ : schedule_).start({peer.known.node, {}}, at);
 }
 
@@ -164,17 +166,18 @@ void BulkConnections::dial_due(Time now) {
         Peer& peer = *find(due->target.node);
         const auto id = channels_.dial(now, peer.known.address, peer.known.node);
         if (id)
-            peer.dialling = *id;
+            peer.dialling = *id, peer.dial_renewals = renewals_;
         else
             dial_failed(peer, now);
     }
 }
 
-// A dial that was to replace a connection in use: that one goes on. While QUIC does not carry either, there
-// is no reason to spare TCP.
+// A dial that was to replace a connection in use: that one goes on, and the dial is repeated. While QUIC does
+// not carry either, there is no reason to spare TCP.
 void BulkConnections::dial_failed(Peer& peer, Time now) {
     peer.dialling.reset();
     const Target target{peer.known.node, {}};
+    if (peer.up && peer.to_be_replaced && !peer.over_tcp()) return schedule_.failed(target, now);
     if (!peer.known.dial || peer.up) return schedule_.stop(target);
     schedule_.failed(target, now);
     if (wants_tcp(peer)) tcp_schedule_.hasten(target, now);
@@ -197,7 +200,9 @@ void BulkConnections::on_opened(const Opened& opened, Time now) {
     }
     if (!channels_.adopt(opened.id, peer->known.peer)) return;
     carries(*peer, opened.kind, now);
-    if (opened.we_dialled) peer->to_be_replaced = false;
+    const uint64_t dialled_at =
+        opened.kind == CarrierKind::quic ? peer->dial_renewals : peer->tcp_dial_renewals;
+    if (opened.we_dialled && dialled_at == renewals_) peer->to_be_replaced = false;
     if (peer->to_be_replaced) replace(*peer, now + replace_interval);
     watch_.received(peer->known.peer);
     asked_.erase(peer->known.peer);  // over the connection before; that this one was made is the answer
@@ -284,16 +289,17 @@ void BulkConnections::dial_tcp_due(Time now) {
         Peer& peer = *find(due->target.node);
         const auto id = channels_.dial(now, peer.known.address, peer.known.node, tcp_);
         if (id)
-            peer.tcp_dialling = *id;
+            peer.tcp_dialling = *id, peer.tcp_dial_renewals = renewals_;
         else
             tcp_failed(peer, id.error().text, now);
     }
 }
 
-// QUIC carries at once what TCP does not. A dial that was to replace a connection in use: that one goes on.
+// QUIC carries at once what TCP does not. A dial that was to replace a connection in use: as dial_failed().
 void BulkConnections::tcp_failed(Peer& peer, const std::string& why, Time now) {
     const Target target{peer.known.node, {}};
     peer.tcp_dialling.reset();
+    if (peer.over_tcp() && peer.to_be_replaced) return tcp_schedule_.failed(target, now);
     if (peer.over_tcp() || !wants_tcp(peer)) return tcp_schedule_.stop(target);
     tcp_schedule_.failed(target, now);
     if (!peer.up && !peer.dialling && peer.quic_waits) start_quic(peer, false, {}, now);

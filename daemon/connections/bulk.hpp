@@ -104,9 +104,10 @@ class BulkConnections {
         CarrierKind carrier = CarrierKind::quic;  // of the connection in use, or the last one
         bool quic_waits = false;                  // for the dial over TCP: tcp_patience
         std::string tcp_why;  // of the last failure over TCP; empty: none since it carried
-        // This node's certificate was renewed, and it has dialled no connection since that is in use: one
-        // that the peer dialled may show the old certificate.
+        // This node's certificate was renewed, and no connection that was dialled here since has been in use:
+        // one that was dialled before, or by the peer, may show the old certificate.
         bool to_be_replaced = false;
+        uint64_t dial_renewals = 0, tcp_dial_renewals = 0;  // renewals_, when it was dialled
         bool over_tcp() const { return up && carrier != CarrierKind::quic; }
     };
     void on_opened(const Opened& opened, Time now);
@@ -142,6 +143,7 @@ class BulkConnections {
     std::multimap<NodeId, Opened> waiting_;      // of incarnations that are not announced yet
     // By ask_all(), and not acknowledged yet: the bytes of Class::control written before the question.
     std::map<link::PeerIndex, uint64_t> asked_;
+    uint64_t renewals_ = 0;  // of this node's certificate
     std::deque<BulkState> events_;
 };
 

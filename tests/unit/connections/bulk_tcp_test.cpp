@@ -384,5 +384,49 @@ TEST_CASE("a renewed certificate replaces a TCP connection by another one", "[co
     CHECK(std::ranges::all_of(f.states, &BulkState::up));
 }
 
+TEST_CASE("a replacement over TCP that fails is repeated, and the connection in use goes on",
+          "[connections][B8]") {
+    Fixture f;
+    f.introduce(0);
+    const ConnectionId before = f.answer(f.tcp, 1);
+    f.bulk.replace_all(at_ms(100));
+    int now = 110;
+    for (size_t failed = 2; failed < 5; ++failed) {
+        for (; f.tcp.dials.size() < failed; ++now) f.turn(now);
+        f.refuse(f.tcp, now, "tcp refused");
+        CHECK(f.bulk.conn_of(peer) == before);
+    }
+    for (; f.tcp.dials.size() < 5; ++now) f.turn(now);
+    const ConnectionId after = f.answer(f.tcp, now);
+    CHECK(f.bulk.conn_of(peer) == after);
+    for (const int end = now + 12'000; now < end; ++now) f.turn(now);
+    CHECK(f.tcp.dials.size() == 5);
+    CHECK(f.quic.dials.empty());
+}
+
+// Its handshake has shown the certificate that was replaced meanwhile.
+TEST_CASE("a connection whose dial was under way at a renewal is replaced, too", "[connections][B8][P12]") {
+    for (const bool is_first : {true, false}) {
+        CAPTURE(is_first);
+        Fixture f;
+        f.introduce(0);
+        int now = 1;
+        if (!is_first) {
+            f.refuse(f.tcp, 1, "tcp refused");
+            f.answer(f.quic, 2);
+            for (now = 3; f.tcp.dials.size() < 2; ++now) f.turn(now);
+        }
+        const size_t dials = f.tcp.dials.size();
+        f.bulk.replace_all(at_ms(now));
+        const ConnectionId old = f.answer(f.tcp, now + 1);
+        REQUIRE(f.bulk.conn_of(peer) == old);
+        for (now += 2; f.tcp.dials.size() == dials && now < 9000; ++now) f.turn(now);
+        REQUIRE(f.tcp.dials.size() == dials + 1);
+        f.answer(f.tcp, now);
+        for (const int end = now + 12'000; now < end; ++now) f.turn(now);
+        CHECK(f.tcp.dials.size() == dials + 1);
+    }
+}
+
 }  // namespace
 }  // namespace nexar::connections

@@ -213,8 +213,9 @@ TEST_CASE("a connection that the peer dialled is replaced, too, when it comes af
     CHECK(f.carrier.dials.size() == 1);
 }
 
-TEST_CASE("connections are replaced one after the other, and a failed replacement changes nothing",
-          "[connections][P12]") {
+TEST_CASE(
+    "connections are replaced one after the other; a replacement that fails changes nothing, and is repeated",
+    "[connections][P12]") {
     Fixture f;
     f.introduce(low, {1, 7}, peer, false, at_ms(0));
     f.introduce(high, {1, 8}, later, true, at_ms(0));
@@ -237,8 +238,13 @@ TEST_CASE("connections are replaced one after the other, and a failed replacemen
     const size_t downs = static_cast<size_t>(
         std::ranges::count_if(f.states, [](const BulkState& state) { return !state.up; }));
     CHECK(downs == 0);
-    for (int ms = 111; ms < 9000; ms += 10) f.turn(at_ms(ms));
-    CHECK(f.carrier.dials.size() == 3);
+    int ms = 111;
+    for (; ms < 9000 && f.carrier.dials.size() == 3; ms += 10) f.turn(at_ms(ms));
+    REQUIRE(f.carrier.dials.size() == 4);
+    CHECK(*f.carrier.dials.back().expected == first);
+    f.answer(first, first == low ? Incarnation{1, 7} : Incarnation{1, 8}, at_ms(ms), 12);
+    for (; ms < 18'000; ms += 10) f.turn(at_ms(ms));
+    CHECK(f.carrier.dials.size() == 4);
 }
 
 TEST_CASE("an asked connection answers with the acknowledgement of the question; others are not asked",
