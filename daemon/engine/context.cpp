@@ -54,7 +54,7 @@ void Context::submit_step(WorkerJob job, Pending& pending) {
     if (pace_of(job) != Pace::quick || bytes > inline_step_bytes_max || runs_at_once(bytes))
         return submit_job(std::move(job), pending);
     if (std::exchange(steps_at_, now) != now) steps_bytes_ = 0;
-    if (steps_bytes_ + bytes > inline_turn_bytes_max) return hand_over(std::move(job), pending);
+    if (steps_bytes_ + bytes > inline_step_bytes_max) return hand_over(std::move(job), pending);
     steps_bytes_ += bytes;
     run_at_once(job, pending);
 }

@@ -47,9 +47,9 @@ constexpr bool runs_at_once(size_t bytes) {
 }
 constexpr size_t inline_slow_bytes_max = 8 * 1024;  // where each element takes many times as long
 // A collective waits for its job. So a quick one of this size, the sum of two hosts' 256 KiB, runs at once as
-// well: it takes 20 to 40 us, and workers would begin it 20 to 50 us later. So many in a turn of the loop.
+// well: it takes 20 to 40 us, and workers would begin it 20 to 50 us later. As many bytes in a turn of the
+// loop.
 constexpr size_t inline_step_bytes_max = 3 * 256 * 1024;
-constexpr size_t inline_turn_bytes_max = 1024 * 1024;
 constexpr size_t scratch_kept_max = 64 * 1024 * 1024;
 
 class Context {

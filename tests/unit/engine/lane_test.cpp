@@ -57,7 +57,7 @@ struct Copies {
     Context context{EngineConfig{}, EnginePorts{ports, workers, ports, {&mesh}, ports.log}, 7};
     OpOnNode op;
     MeshLane lane{context, op, 0, 0};
-    std::vector<std::byte> memory = std::vector<std::byte>(2 * inline_turn_bytes_max);
+    std::vector<std::byte> memory = std::vector<std::byte>(2 * inline_step_bytes_max);
 };
 
 }  // namespace
@@ -95,10 +95,9 @@ TEST_CASE("in a turn of the loop jobs of collectives run at once up to a limit, 
     Copies copies;
     for (const Time turn : {Time{Duration{1000}}, Time{Duration{2000}}}) {
         copies.context.now = turn;
-        for (size_t moved = 0; moved + inline_step_bytes_max <= inline_turn_bytes_max;
-             moved += inline_step_bytes_max)
-            CHECK_FALSE(copies.is_handed_over(inline_step_bytes_max));
-        CHECK(copies.is_handed_over(inline_step_bytes_max));
+        CHECK_FALSE(copies.is_handed_over(inline_step_bytes_max / 2));
+        CHECK_FALSE(copies.is_handed_over(inline_step_bytes_max / 2));
+        CHECK(copies.is_handed_over(inline_job_bytes_max + 2));
         CHECK_FALSE(copies.is_handed_over(inline_job_bytes_max));  // handing it over would take as long
     }
 }
