@@ -405,7 +405,7 @@ TEST_CASE("a replacement over TCP that fails is repeated, and the connection in 
 }
 
 // Its handshake has shown the certificate that was replaced meanwhile.
-TEST_CASE("a connection whose dial was under way at a renewal is replaced, too", "[connections][B8][P12]") {
+TEST_CASE("a connection whose dial was in flight at a renewal is replaced, too", "[connections][B8][P12]") {
     for (const bool is_first : {true, false}) {
         CAPTURE(is_first);
         Fixture f;
