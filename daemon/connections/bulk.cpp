@@ -10,6 +10,7 @@ namespace nexar::connections {
 namespace {
 
 constexpr Duration replace_interval{5'000'000};
+constexpr Duration replacement_pause{5'000'000'000};  // over QUIC, after one that failed
 
 Preamble preamble_of(const BulkConfig& config) {
     Preamble p;
@@ -84,11 +85,14 @@ void BulkConnections::on_garbage(link::PeerIndex from, const std::string& what) 
 }
 
 void BulkConnections::replace_all(Time now) {
-    ++renewals_;
+    old_dials_.clear();  // what an earlier renewal has left has been answered, or not
     Time at = now;
     for (const auto& [node, index] : by_node_) {
-        peers_.at(index).to_be_replaced = true;
-        if (peers_.at(index).up) replace(peers_.at(index), at += replace_interval);
+        Peer& peer = peers_.at(index);
+        for (const auto& dial : {peer.dialling, peer.tcp_dialling})
+            if (dial) old_dials_.insert(*dial);
+        peer.to_be_replaced = true;
+        if (peer.up) replace(peer, at += replace_interval);
     }
 }
 
@@ -166,7 +170,7 @@ void BulkConnections::dial_due(Time now) {
         Peer& peer = *find(due->target.node);
         const auto id = channels_.dial(now, peer.known.address, peer.known.node);
         if (id)
-            peer.dialling = *id, peer.dial_renewals = renewals_;
+            peer.dialling = *id;
         else
             dial_failed(peer, now);
     }
@@ -177,7 +181,8 @@ void BulkConnections::dial_due(Time now) {
 void BulkConnections::dial_failed(Peer& peer, Time now) {
     peer.dialling.reset();
     const Target target{peer.known.node, {}};
-    if (peer.up && peer.to_be_replaced && !peer.over_tcp()) return schedule_.failed(target, now);
+    if (peer.up && peer.to_be_replaced && !peer.over_tcp())
+        return schedule_.start(target, now + replacement_pause);
     if (!peer.known.dial || peer.up) return schedule_.stop(target);
     schedule_.failed(target, now);
     if (wants_tcp(peer)) tcp_schedule_.hasten(target, now);
@@ -200,9 +205,7 @@ void BulkConnections::on_opened(const Opened& opened, Time now) {
     }
     if (!channels_.adopt(opened.id, peer->known.peer)) return;
     carries(*peer, opened.kind, now);
-    const uint64_t dialled_at =
-        opened.kind == CarrierKind::quic ? peer->dial_renewals : peer->tcp_dial_renewals;
-    if (opened.we_dialled && dialled_at == renewals_) peer->to_be_replaced = false;
+    if (opened.we_dialled) peer->to_be_replaced = old_dials_.contains(opened.id);
     if (peer->to_be_replaced) replace(*peer, now + replace_interval);
     watch_.received(peer->known.peer);
     asked_.erase(peer->known.peer);  // over the connection before; that this one was made is the answer
@@ -289,7 +292,7 @@ void BulkConnections::dial_tcp_due(Time now) {
         Peer& peer = *find(due->target.node);
         const auto id = channels_.dial(now, peer.known.address, peer.known.node, tcp_);
         if (id)
-            peer.tcp_dialling = *id, peer.tcp_dial_renewals = renewals_;
+            peer.tcp_dialling = *id;
         else
             tcp_failed(peer, id.error().text, now);
     }

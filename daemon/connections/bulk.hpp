@@ -14,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -107,7 +108,6 @@ class BulkConnections {
         // This node's certificate was renewed, and no connection that was dialled here since has been in use:
         // one that was dialled before, or by the peer, may show the old certificate.
         bool to_be_replaced = false;
-        uint64_t dial_renewals = 0, tcp_dial_renewals = 0;  // renewals_, when it was dialled
         bool over_tcp() const { return up && carrier != CarrierKind::quic; }
     };
     void on_opened(const Opened& opened, Time now);
@@ -143,7 +143,7 @@ class BulkConnections {
     std::multimap<NodeId, Opened> waiting_;      // of incarnations that are not announced yet
     // By ask_all(), and not acknowledged yet: the bytes of Class::control written before the question.
     std::map<link::PeerIndex, uint64_t> asked_;
-    uint64_t renewals_ = 0;  // of this node's certificate
+    std::set<ConnectionId> old_dials_;  // that were in flight when this node's certificate was renewed
     std::deque<BulkState> events_;
 };
 

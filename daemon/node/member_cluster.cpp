@@ -15,7 +15,7 @@ constexpr size_t departures_max = 4096;
 // All of what goes over the loop's own endpoint. The link requires: the same on all nodes.
 constexpr size_t loop_eager_bytes_max = 256 * 1024;
 constexpr size_t loop_eager_room = 4 * loop_eager_bytes_max;  // of a group, of each peer
-constexpr Duration loop_handshake_share{1'000'000};           // in 10 ms: a tenth of the loop's time
+constexpr Duration loop_handshake_share{3'000'000};           // in 10 ms
 constexpr size_t loop_turn_bytes = 256 * 1024;                // read, and as much encrypted: some 0.2 ms
 constexpr Duration roster_pause{1'000'000'000};   // between two writes, so that a burst of new peers is two
 constexpr Duration roster_quiet{10'000'000'000};  // between two log lines about the disk [K9]

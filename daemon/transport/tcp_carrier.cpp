@@ -265,8 +265,7 @@ void TcpCarrier::on_ready(Time now, uint64_t id, uint32_t ready, connections::Ca
 
 // A close arrives only where what the peer has sent is read; one that never attached is owed little of that.
 void TcpCarrier::discard(Conn& conn) {
-    if (reading_.left == 0) return;  // epoll reports it again
-    const auto bytes = conn.socket.discard(std::min(quantum, reading_.left));
+    const auto bytes = conn.socket.discard(std::clamp(reading_.left, discarded_at_least, quantum));
     conn.discarded += bytes.value_or(0);
     reading_.spend(bytes.value_or(0));
     if (!bytes || (!conn.connected && conn.discarded >= discarded_max)) drop(conn);
@@ -281,10 +280,14 @@ bool TcpCarrier::may_shake_hands(Time now, Conn& conn) {
     return false;
 }
 
+// Who has begun is first: what was spent on it would be lost if newcomers took the share again and again.
 void TcpCarrier::admit_handshakes(Time now) {
     if (handshakes_wait_.empty() || !handshakes_.allows(now)) return;
-    for (const uint64_t id : std::exchange(handshakes_wait_, {}))
-        if (Conn* conn = find(id)) {
+    const auto waiting = std::exchange(handshakes_wait_, {});
+    for (const bool has_begun : {true, false})
+        for (const uint64_t id : waiting) {
+            Conn* conn = find(id);
+            if (!conn || !conn->waits || (conn->machine != nullptr) != has_begun) continue;
             conn->waits = false;
             read_again(*conn);
             touch(*conn);  // it is watched again

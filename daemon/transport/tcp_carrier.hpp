@@ -34,7 +34,8 @@ class TcpCarrier final : public connections::Carrier, private tcp::KeyRing {
     static constexpr size_t slice = 64 * 1024;  // of it, after which the clock is read
     static constexpr size_t accepts_per_turn = 16;
     static constexpr size_t lingering_max = 64;
-    static constexpr size_t discarded_max = 64 * 1024;  // of one that never attached, after its end
+    static constexpr size_t discarded_at_least = 4 * 1024;  // of one that lingers, in a turn
+    static constexpr size_t discarded_max = 64 * 1024;      // of one that never attached, after its end
     static constexpr Duration linger{500'000'000};
     static constexpr Duration accept_pause{200'000'000};  // when there is no descriptor for a newcomer
     static constexpr Duration accept_report_interval{60'000'000'000};

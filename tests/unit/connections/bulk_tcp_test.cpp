@@ -428,5 +428,24 @@ TEST_CASE("a connection whose dial was in flight at a renewal is replaced, too",
     }
 }
 
+// QUIC was dialled after the renewal, and opens first.
+TEST_CASE("a dial in flight at a renewal is replaced, too, when it opens after a newer connection",
+          "[connections][B8][P12]") {
+    Fixture f;
+    f.introduce(0);
+    REQUIRE(f.tcp.dials.size() == 1);
+    f.bulk.replace_all(at_ms(1));
+    int now = 2;
+    for (; f.quic.dials.empty(); ++now) f.turn(now);
+    f.answer(f.quic, now++);
+    const ConnectionId old = f.answer(f.tcp, now++);
+    REQUIRE(f.bulk.conn_of(peer) == old);
+    for (; f.tcp.dials.size() == 1 && now < 9000; ++now) f.turn(now);
+    REQUIRE(f.tcp.dials.size() == 2);
+    f.answer(f.tcp, now);
+    for (const int end = now + 12'000; now < end; ++now) f.turn(now);
+    CHECK(f.tcp.dials.size() == 2);
+}
+
 }  // namespace
 }  // namespace nexar::connections

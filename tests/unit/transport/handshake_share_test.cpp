@@ -122,3 +122,25 @@ TEST_CASE("one that waits for the share is not taken for one that has sent nothi
     REQUIRE(v.turn_until([&] { return is_closed(v.others.front()); }));  // the oldest
     CHECK(std::ranges::count_if(v.others, is_closed) == 1);
 }
+
+// Else newcomers took the share again and again, and nobody attached.
+TEST_CASE("who has begun is served before newcomers that wait for the share", "[transport][B11]") {
+    Victim v;
+    const uint16_t port = test::free_port();
+    Side member("b", port);
+    member.carrier->set_peer(v.now, test::peer(v.side.leaf.id, {1, v.port}));
+    v.side.carrier->set_peer(v.now, test::peer(member.leaf.id, {1, port}));
+    REQUIRE(member.carrier->dial(v.now, v.side.address, v.side.leaf.id));
+    // Two newcomers, of ever other sites, for each step that the share allows.
+    uint8_t site = 0;
+    REQUIRE(v.turn_until([&] {
+        member.turn();
+        if (v.side.carrier->handshakes_waiting() == 0 || v.side.carrier->wake_at() <= v.now) return false;
+        for (int i = 0; i < 2; ++i) v.others.emplace_back(++site, v.port);
+        for (int i = 0; i < 8; ++i) v.side.turn(v.now), member.turn();
+        v.now = std::max(v.now, v.side.carrier->wake_at());
+        return !v.side.open.empty() || site >= 200;
+    }));
+    CHECK(v.side.open.size() == 1);
+    CHECK(site <= 40);
+}
