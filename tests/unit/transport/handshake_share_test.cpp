@@ -131,16 +131,16 @@ TEST_CASE("who has begun is served before newcomers that wait for the share", "[
     member.carrier->set_peer(v.now, test::peer(v.side.leaf.id, {1, v.port}));
     v.side.carrier->set_peer(v.now, test::peer(member.leaf.id, {1, port}));
     REQUIRE(member.carrier->dial(v.now, v.side.address, v.side.leaf.id));
-    // Two newcomers, of ever other sites, for each step that the share allows.
+    // Six newcomers, of ever other sites, for each step that the share allows.
     uint8_t site = 0;
     REQUIRE(v.turn_until([&] {
         member.turn();
         if (v.side.carrier->handshakes_waiting() == 0 || v.side.carrier->wake_at() <= v.now) return false;
-        for (int i = 0; i < 2; ++i) v.others.emplace_back(++site, v.port);
+        for (int i = 0; i < 6; ++i) v.others.emplace_back(++site, v.port);
         for (int i = 0; i < 8; ++i) v.side.turn(v.now), member.turn();
         v.now = std::max(v.now, v.side.carrier->wake_at());
-        return !v.side.open.empty() || site >= 200;
+        return !v.side.open.empty() || site >= 240;
     }));
     CHECK(v.side.open.size() == 1);
-    CHECK(site <= 40);
+    CHECK(site <= 30);
 }
