@@ -14,6 +14,7 @@ namespace {
 // The peer's writer learns how much has come: at once for so many bytes, else after so long.
 constexpr uint64_t ack_bytes = 256 * 1024;
 constexpr Duration ack_delay{5'000'000};
+
 // The first bytes of a class's record are read by themselves: a frame's header is no longer. Of a record that
 // is hardly longer, all.
 constexpr size_t first_bytes = 128;

@@ -180,7 +180,6 @@ void TcpCarrier::pause_accepting(Time now) {
     accept_news_ = true;
 }
 
-// The first byte distinguishes TLS (0x16) from the plain kind; what is neither fails in either.
 // False: nothing has come, or it is gone. Who waits for the share has sent something [B5].
 bool TcpCarrier::has_first_byte(Conn& conn) {
     if (conn.has_sent) return true;
@@ -192,6 +191,7 @@ bool TcpCarrier::has_first_byte(Conn& conn) {
     return conn.has_sent = true;
 }
 
+// The first byte distinguishes TLS (0x16) from the plain kind; what is neither fails in either.
 void TcpCarrier::begin(Conn& conn) {
     tcp::Mode mode = tcp::Mode::tls;
     if (conn.dialled)
