@@ -75,6 +75,17 @@ struct Fixture {
         }
         return -1;
     }
+    // Until its pause is 10 s; returns when that is.
+    int refuse_tcp(int ms) {
+        for (size_t failed = 1; failed < 8; ++ms) {
+            const size_t before = tcp.dials.size();
+            turn(ms);
+            if (tcp.dials.size() == before) continue;
+            refuse(tcp, ms, "tcp refused");
+            ++failed;
+        }
+        return ms;
+    }
     void refuse(FakeCarrier& carrier, int ms, const std::string& cause) {
         bulk.events().on_closed(at_ms(ms), carrier.dials.back().id, {0, cause, {}, false});
         turn(ms);
@@ -173,14 +184,7 @@ TEST_CASE("while QUIC does not carry either, TCP is dialled as often as QUIC is"
     f.introduce(0);
     f.refuse(f.tcp, 1, "tcp refused");
     const ConnectionId quic = f.answer(f.quic, 2);
-    int now = 2;
-    for (size_t failed = 1; failed < 8; ++now) {  // now it waits for 10 s
-        const size_t before = f.tcp.dials.size();
-        f.turn(now);
-        if (f.tcp.dials.size() == before) continue;
-        f.refuse(f.tcp, now, "tcp refused");
-        ++failed;
-    }
+    int now = f.refuse_tcp(2);
     f.quic.close(quic, at_ms(now), "cut");
     const size_t dials = f.tcp.dials.size();
     size_t quic_dials = f.quic.dials.size();
@@ -202,14 +206,7 @@ TEST_CASE("TCP is dialled at once when QUIC has fallen silent, whatever its paus
         f.introduce(0);
         f.refuse(f.tcp, 1, "tcp refused");
         const ConnectionId quic = f.answer(f.quic, 2);
-        int now = 2;
-        for (size_t failed = 1; failed < 8; ++now) {  // now it waits for 10 s
-            const size_t before = f.tcp.dials.size();
-            f.turn(now);
-            if (f.tcp.dials.size() == before) continue;
-            f.refuse(f.tcp, now, "tcp refused");
-            ++failed;
-        }
+        const int now = f.refuse_tcp(2);
         const size_t dials = f.tcp.dials.size();
         f.quic.close(quic, at_ms(now), "it is silent while transfers wait for it",
                      silent ? Channels::close_silent : 0, false);
