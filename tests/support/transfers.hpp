@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/random.hpp"
-#include "link/transfer.hpp"
+#include "link/mesh.hpp"
 #include "support/regions.hpp"
 
 namespace nexar::test {
