@@ -27,6 +27,13 @@ def rank(mode, seconds, size, depth):
         arrays, times, done = [session.alloc(size, np.uint8) for _ in range(depth)], [], 0
         end, more = time.monotonic() + seconds, True
         while more:
+            for array in arrays:  # one of each, checked; its values change from byte to byte
+                array[:] = np.arange(size) % 101 + group.rank
+            for request in [group.all_reduce_start(array) for array in arrays]:
+                request.wait()
+            right = np.arange(size) % 101 * 2 + 1  # of two ranks
+            if not all((array == right).all() for array in arrays):
+                sys.exit("neighbours: a sum is wrong")
             for _ in range(1 if mode == "flood" else 50):
                 begin = time.monotonic()
                 for request in [group.all_reduce_start(array) for array in arrays]:
@@ -58,6 +65,8 @@ def measure(cluster, package, flood, seconds):
         found[size] = run(cluster, package, "measure", seconds, size, 1, MEASURED_USER)
     for thread in floods:
         thread.join()
+    if len(done) != len(floods):
+        sys.exit("neighbours: a flood has failed, as its ranks say above")
     return found, sum(done)
 
 
