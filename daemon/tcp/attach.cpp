@@ -84,12 +84,13 @@ Result<Proof> read_proof(Bytes bytes) {
     return read_as<Proof>(bytes, "a proof of an attach");
 }
 
-void AttachKeys::add(const Incarnation& of, const AttachKey& key) {
-    if (keys[0] == key && incarnation == of) return;
+bool AttachKeys::add(const Incarnation& of, const AttachKey& key) {
+    if (keys[0] == key && incarnation == of) return false;
     if (incarnation != of) forget();
     incarnation = of;
     keys[1] = keys[0];
     keys[0] = key;
+    return true;
 }
 
 const AttachKey* AttachKeys::find(const AttachKeyId& id) const {

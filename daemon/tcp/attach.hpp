@@ -69,8 +69,8 @@ struct AttachKeys {
     Incarnation incarnation;
     std::array<std::optional<AttachKey>, 2> keys;
 
-    void add(const Incarnation& of, const AttachKey& key);
-    const AttachKey* find(const AttachKeyId& id) const;  // null: none of them
+    bool add(const Incarnation& of, const AttachKey& key);  // false: it is the latest already
+    const AttachKey* find(const AttachKeyId& id) const;     // null: none of them
     ~AttachKeys();
 
   private:

@@ -85,6 +85,7 @@ class Connection {
 
     bool is_open() const { return state_ == State::open; }
     bool waits_for_key() const { return pending_hello_.has_value(); }
+    bool waits_for_answer() const { return dial_ && state_ == State::attaching; }  // to its hello
     const std::optional<Ended>& ended() const { return ended_; }
     const NodeId& peer() const { return peer_; }  // when open
     Mode mode() const { return mode_; }

@@ -90,8 +90,11 @@ Result<> TcpCarrier::set_identity(const quic::Identity& identity) {
 
 void TcpCarrier::set_peer(Time now, const Peer& peer) {
     PeerEntry& entry = peers_[peer.node];
-    entry.keys.add(peer.incarnation, peer.key);
+    const bool is_newer = entry.keys.add(peer.incarnation, peer.key);
     entry.plain = peer.plain;
+    const Conn* dial = find(entry.dial);
+    if (is_newer && dial && dial->machine && dial->machine->waits_for_answer())
+        overtaken_.emplace_back(now + overtaken_patience, dial->id);
     for (const uint64_t id : std::exchange(keyless_, {})) {  // at most as many as may be half open
         Conn* conn = find(id);
         if (!conn || !conn->machine->waits_for_key()) continue;
@@ -148,6 +151,7 @@ Result<connections::ConnectionId> TcpCarrier::dial(Time now, const std::string& 
     conn.dialled = {peer->first, peer->second.plain ? tcp::Mode::plain : tcp::Mode::tls};
     conn.connecting = true;
     dials_.emplace_back(now + dial_patience, conn.id);
+    peer->second.dial = conn.id;
     watch(conn);
     return public_id(conn.id);
 }

@@ -44,6 +44,8 @@ class TcpCarrier final : public connections::Carrier, private tcp::KeyRing {
     static constexpr Duration rate_interval{10'000'000};  // between looks at a sender's rate
     static constexpr uint64_t direct_from = 512 * 1024;   // bytes that leave in 5 ms: 100 MB/s
     static constexpr Duration dial_patience{3'000'000'000};
+    // A dial whose hello names an older key than the latest: the acceptor may never come to know it [B3].
+    static constexpr Duration overtaken_patience{300'000'000};
 
     struct Options {
         quic::Address listen;
@@ -71,7 +73,7 @@ class TcpCarrier final : public connections::Carrier, private tcp::KeyRing {
         tcp::AttachKey key{};
         bool plain = false;  // both ends' configuration says so
     };
-    void set_peer(Time now, const Peer& peer);
+    void set_peer(Time now, const Peer& peer);  // again for every control connection of it
     void forget_peer(const NodeId& node, const Incarnation& incarnation);
     Result<> set_identity(const quic::Identity& identity);  // of later connections
 
@@ -99,6 +101,7 @@ class TcpCarrier final : public connections::Carrier, private tcp::KeyRing {
     struct PeerEntry {
         tcp::AttachKeys keys;
         bool plain = false;
+        uint64_t dial = 0;  // the last one; zero: none
     };
     TcpCarrier(Options options, quic::Verifier verifier);
     Result<> start(const quic::Identity& identity);
@@ -127,6 +130,7 @@ class TcpCarrier final : public connections::Carrier, private tcp::KeyRing {
     void drop(Conn& conn);
     void watch(Conn& conn);
     void on_time(Time now);
+    void end_unanswered(Time now, std::deque<std::pair<Time, uint64_t>>& dials);
     void note_certificate(Time now, const tcp::Connection& machine);
     void end_old_certificates(Time now);
 
@@ -142,6 +146,7 @@ class TcpCarrier final : public connections::Carrier, private tcp::KeyRing {
     tcp::HalfOpen half_open_;
     std::set<uint64_t> keyless_;                       // those that wait for a key
     std::deque<std::pair<Time, uint64_t>> dials_;      // when each has had its time, in order
+    std::deque<std::pair<Time, uint64_t>> overtaken_;  // the same of those that a newer key has overtaken
     std::deque<std::pair<Time, uint64_t>> lingering_;  // the same of ended ones
     std::deque<std::pair<Time, uint64_t>> short_;      // when to send again, in order
     std::vector<uint64_t> unread_;   // may have more that the kernel does not report again; in their order

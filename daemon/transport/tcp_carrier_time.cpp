@@ -25,15 +25,8 @@ void TcpCarrier::on_time(Time now) {
                 touch(*conn);
             }
         }
-    for (; !dials_.empty() && dials_.front().first <= now; dials_.pop_front()) {
-        Conn* conn = find(dials_.front().second);
-        if (!conn || conn->connected || conn->closed) continue;
-        conn->failure = "tcp not answered";
-        if (conn->machine)
-            conn->machine->close(static_cast<uint64_t>(tcp::CloseCode::too_late), conn->failure);
-        conn->connecting = false;
-        touch(*conn);
-    }
+    end_unanswered(now, dials_);
+    end_unanswered(now, overtaken_);
     while (!lingering_.empty() && lingering_.front().first <= now) {
         Conn* conn = find(lingering_.front().second);
         if (conn)
@@ -48,6 +41,18 @@ void TcpCarrier::on_time(Time now) {
         }
     if (accept_at_ <= now) accept_at_ = watch_listener() ? never : now + accept_pause;
     if (certificates_at_ <= now) end_old_certificates(now);
+}
+
+void TcpCarrier::end_unanswered(Time now, std::deque<std::pair<Time, uint64_t>>& dials) {
+    for (; !dials.empty() && dials.front().first <= now; dials.pop_front()) {
+        Conn* conn = find(dials.front().second);
+        if (!conn || conn->connected || conn->closed) continue;
+        conn->failure = "tcp not answered";
+        if (conn->machine)
+            conn->machine->close(static_cast<uint64_t>(tcp::CloseCode::too_late), conn->failure);
+        conn->connecting = false;
+        touch(*conn);
+    }
 }
 
 void TcpCarrier::note_certificate(Time now, const tcp::Connection& machine) {
@@ -86,6 +91,7 @@ Time TcpCarrier::wake_at() const {
     if (!handshakes_wait_.empty()) at = std::min(at, handshakes_.free_at());
     if (!acks_.empty()) at = std::min(at, acks_.begin()->first);
     if (!dials_.empty()) at = std::min(at, dials_.front().first);
+    if (!overtaken_.empty()) at = std::min(at, overtaken_.front().first);
     if (!short_.empty()) at = std::min(at, short_.front().first);
     if (!lingering_.empty()) at = std::min(at, lingering_.front().first);
     return at;

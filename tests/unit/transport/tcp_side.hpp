@@ -71,9 +71,9 @@ inline uint16_t free_port() {
     return next++;
 }
 
-inline transport::TcpCarrier::Peer peer(const NodeId& node, const Incarnation& incarnation) {
+inline transport::TcpCarrier::Peer peer(const NodeId& node, const Incarnation& incarnation, uint8_t key = 7) {
     transport::TcpCarrier::Peer out{node, incarnation, {}, false};
-    out.key.fill(std::byte{7});
+    out.key.fill(std::byte{key});
     return out;
 }
 
