@@ -81,6 +81,8 @@ def parse():
     parser.add_argument("--no-micro", action="store_true", help="leave out the parts' own benchmarks")
     parser.add_argument("--pin", action="store_true", help="each host has one processor, in turn: fewer surprises where "
                         "hosts share a few")
+    parser.add_argument("--plain", action="store_true", help="each build also with encrypt_bulk = false on all hosts, in "
+                        "alternation")
     parser.add_argument("--bystander", action="store_true", help="only this: one user's operations beside another "
                         "user's attack, and beside a process that takes as much of a processor (as root; about 4 minutes)")
     parser.add_argument("--urgency", action="store_true", help="only this: an all_reduce of 8 bytes by priority, idle, beside "
@@ -178,8 +180,10 @@ def write_pictures(rows, competitors, folder):
 def measure_clusters(options, builds, clients, folder):
     """What of the result is measured on clusters."""
     peers = compile_competitors(options.peers, folder)
-    names = ["nexar"] if len(builds) == 1 else ["A", "B"]
+    names, plain = (["nexar"], ["plain"]) if len(builds) == 1 else (["A", "B"], ["A plain", "B plain"])
     nexar = [Nexar(*each) for each in zip(names, builds, clients)]
+    if options.plain:
+        nexar += [Nexar(*each, plain=True) for each in zip(plain, builds, clients)]
     plan = Plan(options.topologies, options.sizes, options.rounds, options.minutes * 60, [*nexar, *peers], options.pin,
                 options.links, options.operations)
     rows, jobs = measure(plan, print_rows)

@@ -66,6 +66,9 @@ def check_plan():
     assert plan.settings == [Setting(Topology(1, 2), None), Setting(Topology(2, 1), None), Setting(Topology(2, 1), "1gbit")]
     assert len(plan.cells(build, Topology(2, 1))) == 12 and len(plan.cells(build, Topology(3, 1))) == 4
     assert plan.cells(limit, Topology(1, 2)) == [] and len(plan.cells(limit, Topology(2, 1))) == 2
+    plain = Nexar("plain", None, None, plain=True)
+    assert plan.cells(plain, Topology(1, 2)) == [] and plan.cells(plain, Topology(2, 1)) == plan.cells(build, Topology(2, 1))
+    assert plain.settings == {"NEXAR_ENCRYPT_BULK_TRANSPORT": "false"} and build.settings == {}
     assert abs(plan.cell_seconds - 60 / 2 / (3 * (12 + 14 + 14))) < 1e-9 and plan.share_until(3) == 60
 
 

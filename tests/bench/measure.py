@@ -32,12 +32,16 @@ class Nexar:
 
     kind, memory, operations = "nexar", MEMORY, (*OPERATIONS, *ON_REQUEST)
 
-    def __init__(self, name, build, client):
-        self.name, self.build, self.client = name, build, client
+    def __init__(self, name, build, client, plain=False):
+        """plain: bulk data between hosts without TLS."""
+        self.name, self.build, self.client, self.plain = name, build, client, plain
 
-    @staticmethod
-    def suits(_):
-        return True
+    @property
+    def settings(self):
+        return {"NEXAR_ENCRYPT_BULK_TRANSPORT": "false"} if self.plain else {}
+
+    def suits(self, topology):
+        return not self.plain or topology.hosts > 1
 
     def run(self, cluster, ranks, arguments, seconds):
         return cluster.run([self.client, *arguments], ranks, seconds)
@@ -101,7 +105,7 @@ class Runner:
         for each in self.competitors:
             if each.kind == "nexar":
                 self._clusters[each.name] = cluster = stack.enter_context(
-                    Cluster(each.build, setting.topology.hosts, plan.pinned))
+                    Cluster(each.build, setting.topology.hosts, plan.pinned, each.settings))
                 for host in cluster.hosts if setting.link else ():
                     cluster.network.shape(host, bits_per_second(setting.link), both=setting.topology.hosts > 2)
         self._first = next(iter(self._clusters.values()))
