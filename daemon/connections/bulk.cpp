@@ -28,6 +28,12 @@ std::string cut_off_text(const std::string& where, Duration silence) {
            " ms: let the firewalls of both hosts pass that port, both ways (nexarctl doctor shows which)";
 }
 
+// It broke, or was found silent here: on a path that passes one way only, or swallows everything for a while,
+// the peer sees none of that before it has something to send.
+bool may_be_unknown_to_peer(const ClosedBy& why) {
+    return !why.by_peer && (why.code == 0 || why.code == Channels::close_silent);
+}
+
 }  // namespace
 
 BulkConnections::BulkConnections(const BulkConfig& config, Carrier& quic, link::Mesh& mesh, Carrier* tcp)
@@ -183,7 +189,7 @@ void BulkConnections::dial_failed(Peer& peer, Time now) {
     const Target target{peer.known.node, {}};
     if (peer.up && peer.to_be_replaced && !peer.over_tcp())
         return schedule_.start(target, now + replacement_pause);
-    if (!peer.known.dial || peer.up) return schedule_.stop(target);
+    if (!peer.is_ours() || peer.up) return schedule_.stop(target);
     schedule_.failed(target, now);
     if (wants_tcp(peer)) tcp_schedule_.hasten(target, now);
 }
@@ -217,6 +223,7 @@ void BulkConnections::carries(Peer& peer, CarrierKind kind, Time now) {
     const Target target{peer.known.node, {}};
     const bool was_tcp = peer.over_tcp();
     peer.up = true;
+    peer.we_stand_in = false;
     peer.up_since = now;
     peer.carrier = kind;
     schedule_.stop(target);
@@ -248,24 +255,27 @@ void BulkConnections::lost(const Closed& closed, Time now) {
     Peer& peer = at->second;
     const bool was_tcp = peer.over_tcp();
     peer.up = false;
-    const bool ours = find(closed.node) == &peer && peer.known.dial;
+    const bool is_known = find(closed.node) == &peer;
+    peer.we_stand_in = is_known && !peer.known.dial && may_be_unknown_to_peer(closed.why);
+    const bool ours = is_known && peer.is_ours();
+    const bool is_silent = closed.why.code == Channels::close_silent;
+    const Time from = peer.we_stand_in && !is_silent ? now + config_.stand_in_patience : now;
     if (ours && was_tcp && wants_tcp(peer))
-        redial_tcp(peer, closed, now);
+        redial_tcp(peer, closed, now, from);
     else if (ours && !peer.dialling && closed.why.code == Channels::close_replaced && peer.tcp_dialling)
         start_quic(peer, true, {},
                    now);  // the peer has moved to TCP; that it stands is seen here a moment later
     else if (ours && !peer.dialling)
-        redial(peer, closed.rtt, now);
+        redial(peer, closed.rtt, now, from);
     // What swallows UDP may let TCP pass, whatever its pause is.
-    if (ours && !was_tcp && closed.why.code == Channels::close_silent && wants_tcp(peer))
-        tcp_schedule_.hasten({peer.known.node, {}}, now);
+    if (ours && !was_tcp && is_silent && wants_tcp(peer)) tcp_schedule_.hasten({peer.known.node, {}}, now);
     push_state(peer, closed.why.reason);
 }
 
 // What broke TCP may have broken this connection only: it is dialled again at once, and QUIC a moment later.
 // Where TCP does not carry, or broke soon, QUIC is dialled at once, and TCP after a pause. A peer that found
 // it silent may have been unable to say so: we see only that it broke.
-void BulkConnections::redial_tcp(Peer& peer, const Closed& closed, Time now) {
+void BulkConnections::redial_tcp(Peer& peer, const Closed& closed, Time now, Time from) {
     const Target target{peer.known.node, {}};
     const Duration lasted = now - peer.up_since;
     const bool stalled =
@@ -276,9 +286,9 @@ void BulkConnections::redial_tcp(Peer& peer, const Closed& closed, Time now) {
         tcp_schedule_.settled(target);
     peer.tcp_why = (stalled ? "tcp stalled at " : "tcp broke at ") + peer.known.address;
     if (!stalled && !closed.why.text().empty()) peer.tcp_why += " (" + closed.why.text() + ")";
-    if (!peer.tcp_dialling && again) tcp_schedule_.start_again(target, now, 3 * closed.rtt);
-    if (!peer.tcp_dialling && !again) tcp_schedule_.failed(target, now);
-    if (!peer.dialling) start_quic(peer, again, 3 * closed.rtt, now);
+    if (!peer.tcp_dialling && again) tcp_schedule_.start_again(target, from, 3 * closed.rtt);
+    if (!peer.tcp_dialling && !again) tcp_schedule_.failed(target, from);
+    if (!peer.dialling) start_quic(peer, again, 3 * closed.rtt, from);
 }
 
 void BulkConnections::start_quic(Peer& peer, bool tcp_first, Duration pace, Time now) {
@@ -327,11 +337,11 @@ void BulkConnections::push_state(const Peer& peer, std::string why) {
 }
 
 // One that did not last long (the peer refuses us?) is no reason to hurry.
-void BulkConnections::redial(const Peer& peer, Duration rtt, Time now) {
+void BulkConnections::redial(const Peer& peer, Duration rtt, Time now, Time from) {
     if (now - peer.up_since >= config_.young)
-        schedule_.start({peer.known.node, {}}, now, true, 3 * rtt);
+        schedule_.start({peer.known.node, {}}, from, true, 3 * rtt);
     else
-        schedule_.failed({peer.known.node, {}}, now);
+        schedule_.failed({peer.known.node, {}}, from);
 }
 
 std::optional<BulkState> BulkConnections::poll_event() {

@@ -39,6 +39,8 @@ struct BulkConfig {
                         .backoff_max = Duration{10'000'000'000},
                         .dials_max = 64};
     Duration tcp_patience{200'000'000};  // a dial over TCP has before QUIC is dialled as well
+    // What the peer is to dial again after its connection has broken here, which it may not have noticed.
+    Duration stand_in_patience{300'000'000};
     Duration young{1'000'000'000};  // a connection that did not last so long is no reason for fast redials
     // A TCP connection that lasted so long and moved so much ends the back-off before it [B8].
     Duration tcp_settled{10'000'000'000};
@@ -108,6 +110,9 @@ class BulkConnections {
         // This node's certificate was renewed, and no connection that was dialled here since has been in use:
         // one that was dialled before, or by the peer, may show the old certificate.
         bool to_be_replaced = false;
+        // The peer is to dial, but may not know that the connection has ended: until one is in use again.
+        bool we_stand_in = false;
+        bool is_ours() const { return known.dial || we_stand_in; }  // to dial
         bool over_tcp() const { return up && carrier != CarrierKind::quic; }
     };
     void on_opened(const Opened& opened, Time now);
@@ -120,15 +125,15 @@ class BulkConnections {
     void note_answers();
     void send_what_is_acknowledged(link::PeerIndex peer);
     void dial_failed(Peer& peer, Time now);
-    bool wants_tcp(const Peer& peer) const { return tcp_ && peer.known.tcp && peer.known.dial; }
+    bool wants_tcp(const Peer& peer) const { return tcp_ && peer.known.tcp && peer.is_ours(); }
     void dial_tcp_due(Time now);
     void tcp_failed(Peer& peer, const std::string& why, Time now);
     void carries(Peer& peer, CarrierKind kind, Time now);
     void start_quic(Peer& peer, bool tcp_first, Duration pace, Time now);
-    void redial_tcp(Peer& peer, const Closed& closed, Time now);
+    void redial_tcp(Peer& peer, const Closed& closed, Time now, Time from);
     std::string carrier_why(const Peer& peer) const;
     void push_state(const Peer& peer, std::string why = {});
-    void redial(const Peer& peer, Duration rtt, Time now);
+    void redial(const Peer& peer, Duration rtt, Time now, Time from);
     Peer* find(const NodeId& node);
 
     BulkConfig config_;

@@ -38,8 +38,8 @@ struct Fixture {
         bulk.check_invariants();
         while (auto state = bulk.poll_event()) states.push_back(*state);
     }
-    void introduce(int ms, bool has_tcp = true, const std::string& address = "there:2") {
-        bulk.introduce({peer, high, incarnation, address, true, nullptr, has_tcp}, at_ms(ms));
+    void introduce(int ms, bool has_tcp = true, const std::string& address = "there:2", bool dial = true) {
+        bulk.introduce({peer, high, incarnation, address, dial, nullptr, has_tcp}, at_ms(ms));
         turn(ms);
     }
     ConnectionId answer(FakeCarrier& carrier, int ms) {
@@ -244,6 +244,28 @@ TEST_CASE("a TCP connection that was found silent leaves it to QUIC", "[connecti
     CHECK(f.tcp.dials.size() == 1);
     f.answer(f.quic, 9001);
     CHECK(f.states.back().carrier_why == "tcp stalled at there:2");
+}
+
+TEST_CASE("who accepts dials TCP as well where its connection broke, until one is in use",
+          "[connections][B8][P12]") {
+    Fixture f;
+    f.introduce(0, true, "there:2", false);
+    f.tcp.connect(high, at_ms(1)).receive(preamble_of(incarnation, f.generation += 2, Purpose::bulk));
+    f.turn(1);
+    CHECK((f.tcp.dials.empty() && f.quic.dials.empty()));
+    f.tcp.close(f.tcp.last, at_ms(5000), "cut", 0, false);
+    f.turn(5000);
+    f.turn(5299);
+    CHECK((f.tcp.dials.empty() && f.quic.dials.empty()));
+    f.turn(5300);
+    CHECK((f.tcp.dials.size() == 1 && f.quic.dials.empty()));
+    f.turn(5500);  // it has not answered in a moment
+    REQUIRE(f.quic.dials.size() == 1);
+    f.answer(f.quic, 5501);
+    f.refuse(f.tcp, 5600, "tcp refused");
+    for (int ms = 5600; ms < 20'000; ms += 50) f.turn(ms);
+    CHECK((f.tcp.dials.size() == 1 && f.quic.dials.size() == 1));  // QUIC carries: TCP is the peer's to dial
+    CHECK(f.states.back().carrier_why == "the other node dials, and knows why");
 }
 
 TEST_CASE("a TCP connection that broke while transfers waited and nothing came has stalled",

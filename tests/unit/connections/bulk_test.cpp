@@ -196,6 +196,57 @@ TEST_CASE("garbage closes, and a lost connection of a peer that dials itself is 
     CHECK(f.bulk.conn_of(peer));
 }
 
+TEST_CASE("a connection that the peer dialled and that is silent here is made anew from here",
+          "[connections][P12][P13]") {
+    Fixture f;
+    f.introduce(low, {1, 7}, peer, false, at_ms(0));
+    const ConnectionId id = f.accept(low, {1, 7}, at_ms(0));
+    f.carrier.close(id, at_ms(5000), "it is silent while transfers wait for it", Channels::close_silent,
+                    false);
+    f.turn(at_ms(5000));
+    REQUIRE(f.carrier.dials.size() == 1);
+    f.answer(low, {1, 7}, at_ms(5001), 5);
+    CHECK(f.bulk.conn_of(peer));
+    // From then on it is the peer's to dial again.
+    f.carrier.close(f.carrier.last, at_ms(9000), "kept another", Channels::close_replaced, true);
+    for (int ms = 9000; ms < 15'000; ms += 50) f.turn(at_ms(ms));
+    CHECK(f.carrier.dials.size() == 1);
+}
+
+TEST_CASE(
+    "a connection that the peer dialled and that breaks is dialled here if the peer does not, for as long",
+    "[connections][P12]") {
+    for (const bool redials : {true, false}) {
+        CAPTURE(redials);
+        Fixture f;
+        f.introduce(low, {1, 7}, peer, false, at_ms(0));
+        const ConnectionId id = f.accept(low, {1, 7}, at_ms(0));
+        f.carrier.close(id, at_ms(5000), "Connection reset by peer", 0, false);
+        f.turn(at_ms(5000));
+        if (redials) f.accept(low, {1, 7}, at_ms(5100), 5);
+        f.turn(at_ms(5299));
+        CHECK(f.carrier.dials.empty());
+        f.turn(at_ms(5300));
+        CHECK(f.carrier.dials.size() == (redials ? 0 : 1));
+        for (int ms = 5350; ms < 20'000; ms += 50) f.turn(at_ms(ms));
+        CHECK((f.carrier.dials.size() > 3) == !redials);  // and again, as long as nothing answers
+        f.bulk.drop(peer);
+        const size_t dials = f.carrier.dials.size();
+        for (int ms = 20'000; ms < 30'000; ms += 50) f.turn(at_ms(ms));
+        CHECK(f.carrier.dials.size() == dials);
+    }
+}
+
+TEST_CASE("a connection that the peer dialled and closed itself is waited for", "[connections][P12]") {
+    Fixture f;
+    f.introduce(low, {1, 7}, peer, false, at_ms(0));
+    const ConnectionId id = f.accept(low, {1, 7}, at_ms(0));
+    f.carrier.close(id, at_ms(5000), "it is silent while transfers wait for it", Channels::close_silent,
+                    true);
+    for (int ms = 5000; ms < 15'000; ms += 50) f.turn(at_ms(ms));
+    CHECK(f.carrier.dials.empty());
+}
+
 // It may show the certificate that was replaced, as its handshake may have been before.
 TEST_CASE("a connection that the peer dialled is replaced, too, when it comes after a renewal",
           "[connections][P12]") {
