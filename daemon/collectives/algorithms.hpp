@@ -17,8 +17,11 @@ namespace nexar::collectives {
 
 // Afterwards every node has every block combined over all nodes, with the same bits.
 Task<> ring_all_reduce(Lane& lane, Vector<Extents> blocks, Arithmetic arithmetic);
-Task<> doubling_all_reduce(Lane& lane, Extents data, Arithmetic arithmetic);
 Task<> halving_all_reduce(Lane& lane, Extents data, Arithmetic arithmetic);
+
+// The same. Before: `value`, scratch memory of the lane, is this node's contribution; it may be sent, and
+// sent again, until the op has ended. `result` is other memory, and is written only.
+Task<> doubling_all_reduce(Lane& lane, Extents value, Extents result, Arithmetic arithmetic);
 
 // Afterwards node i has block i combined over all nodes; its other blocks hold partial results.
 Task<> ring_reduce_scatter(Lane& lane, Vector<Extents> blocks, Arithmetic arithmetic);

@@ -31,8 +31,7 @@ uint64_t steps_of_tree(uint32_t nodes) {
 Terms doubling(const Load& l) {
     const Folding nodes(l.nodes, 0);
     const uint64_t folds = nodes.folded > 0 ? 1 : 0, steps = nodes.steps() + 2 * folds;
-    // Two copies: into the memory that is sent first, and out of the last.
-    return {steps, times(steps, l.bytes), times(nodes.steps() + folds + 2, l.bytes),
+    return {steps, times(steps, l.bytes), times(nodes.steps() + folds, l.bytes),
             times(uint64_t{nodes.participants} * nodes.steps() + 2 * nodes.folded, l.bytes)};
 }
 

@@ -5,7 +5,8 @@
 // Steps: log2(p), and 2 more when folded. Bytes: the whole data per step, both ways between partners.
 //
 // Both partners compute the same commutative sum of two values, so all nodes end with the same bits. Each
-// step's value has its own scratch: nothing sent is overwritten, so no step waits for an acknowledgement.
+// step's value has its own scratch, as this node's own has: nothing sent is overwritten, so no step waits for
+// an acknowledgement, and only the last sum is written to the result.
 #include <bit>
 
 #include "collectives/algorithms.hpp"
@@ -21,19 +22,17 @@ Extents scratch(Lane& lane, size_t bytes) {
 
 }  // namespace
 
-Task<> doubling_all_reduce(Lane& lane, Extents data, Arithmetic arithmetic) {
+Task<> doubling_all_reduce(Lane& lane, Extents value, Extents result, Arithmetic arithmetic) {
     const Folding nodes(lane.nodes(), lane.self().value);
     const uint32_t steps = nodes.steps();
-    const size_t bytes = link::bytes_of(data);
+    const size_t bytes = link::bytes_of(value);
     const uint32_t unfold_phase = steps + 1;  // phase 0 folds, 1 .. steps double
     if (lane.nodes() == 1 || bytes == 0) co_return ok();
 
-    Extents mine = scratch(lane, bytes);
     if (nodes.sits_out()) {
-        Op& result = lane.recv_copy(nodes.twin(), unfold_phase, data);
-        Op& given = lane.send(nodes.twin(), 0, data);  // applied before the result arrives
-        co_await done(given);
-        co_await done(result);
+        Op& unfolded = lane.recv_copy(nodes.twin(), unfold_phase, result);
+        lane.send(nodes.twin(), 0, value);
+        co_await done(unfolded);
         co_return ok();
     }
 
@@ -51,19 +50,23 @@ Task<> doubling_all_reduce(Lane& lane, Extents data, Arithmetic arithmetic) {
         arrivals.push_back(&lane.recv_copy(nodes.partner(step), 1 + step, theirs[step]));
     }
 
-    co_await done(lane.copy(mine, data));
     if (folded_in != nullptr) {
         co_await done(*folded_in);
-        co_await done(lane.reduce(mine, extra, arithmetic));
+        co_await done(lane.reduce(value, extra, arithmetic));
     }
-    for (uint32_t step = 0; step < steps; ++step) {
-        lane.send(nodes.partner(step), 1 + step, mine);
+    for (uint32_t step = 0; step + 1 < steps; ++step) {
+        lane.send(nodes.partner(step), 1 + step, value);
         co_await done(*arrivals[step]);
-        co_await done(lane.reduce(theirs[step], mine, arithmetic));
-        mine = theirs[step];
+        co_await done(lane.reduce(theirs[step], value, arithmetic));
+        value = theirs[step];
     }
-    if (nodes.paired()) lane.send(nodes.twin(), unfold_phase, mine);
-    co_await done(lane.copy(data, mine));
+    lane.send(nodes.partner(steps - 1), steps, value);
+    co_await done(*arrivals[steps - 1]);
+    Vector<Extents> sums;
+    sums.push_back(std::move(result));
+    if (nodes.paired()) sums.push_back(theirs[steps - 1]);
+    co_await done(lane.combine(sums, {theirs[steps - 1], value}, arithmetic, {}));
+    if (nodes.paired()) lane.send(nodes.twin(), unfold_phase, theirs[steps - 1]);
     co_return ok();
 }
 

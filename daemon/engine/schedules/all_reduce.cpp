@@ -1,5 +1,5 @@
-// all_reduce. Workers combine the local inputs in the first local output; the nodes combine these; workers
-// copy the result.
+// all_reduce. Workers combine the local inputs in the first local output, or for doubling in scratch memory;
+// the nodes combine these; workers copy the result.
 #include <algorithm>
 #include <bit>
 
@@ -39,9 +39,12 @@ Task<> all_reduce_schedule(MeshLane& lane, const TwoLevelOp& op, Geometry at) {
     if (!at.alone()) results.resize(1);
     if (at.divides()) drop_shared(results);
 
-    co_await done(lane.job(at.combine(results, std::move(ins))));
-    if (op.plan.algorithm == Algorithm::doubling_all_reduce)
-        co_await collectives::doubling_all_reduce(lane, accumulator, at.arithmetic());
+    const bool doubles = op.plan.algorithm == Algorithm::doubling_all_reduce && at.bytes() > 0;
+    Extents value;
+    if (doubles) value = {lane.scratch(at.bytes())};
+    co_await done(lane.job(at.combine(doubles ? Vector<Extents>(1, value) : results, std::move(ins))));
+    if (doubles)
+        co_await collectives::doubling_all_reduce(lane, value, accumulator, at.arithmetic());
     else if (op.plan.algorithm == Algorithm::halving_all_reduce)
         co_await collectives::halving_all_reduce(lane, accumulator, at.arithmetic());
     else if (op.plan.algorithm == Algorithm::ring_all_reduce)

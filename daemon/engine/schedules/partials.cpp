@@ -331,13 +331,14 @@ uint64_t wide_scratch(const Work& work) {
     return segment * (1 + (doubles ? 1 + std::bit_width(work.at.nodes()) : 0) + wide_children(work.op));
 }
 
-Task<> wide_between_nodes(MeshLane& lane, const Work& work, link::Extent memory) {
+// `value`: for doubling, which leaves it as it is; the others have it in `memory`.
+Task<> wide_between_nodes(MeshLane& lane, const Work& work, link::Extent value, link::Extent memory) {
     const Arithmetic arithmetic{Dtype::f32, work.at.arithmetic().op};
     const NodeIndex root = work.op.layout->node_of(work.op.descriptor.root);
     const Extents all{memory};
     switch (work.op.plan.algorithm) {
         case Algorithm::doubling_all_reduce:
-            return collectives::doubling_all_reduce(lane, all, arithmetic);
+            return collectives::doubling_all_reduce(lane, {value}, all, arithmetic);
         case Algorithm::halving_all_reduce:
             return collectives::halving_all_reduce(lane, all, arithmetic);
         case Algorithm::ring_all_reduce:
@@ -353,11 +354,13 @@ Task<> wide_between_nodes(MeshLane& lane, const Work& work, link::Extent memory)
 
 Task<> widely(MeshLane& lane, const Work& work) {
     const link::Extent memory = lane.scratch(work.elements * work.partial);
-    Vector<Extents> partial(1, Extents{memory});
+    const bool doubles = work.op.plan.algorithm == Algorithm::doubling_all_reduce;
+    const link::Extent value = doubles ? lane.scratch(memory.bytes) : memory;
+    Vector<Extents> partial(1, Extents{value});
     WorkerJob combine = work.combine(std::move(partial), {0, work.op.layout->size()}, {0, work.elements});
     combine.to_partial = true;
     co_await done(lane.job(std::move(combine)));
-    co_await wide_between_nodes(lane, work, memory);
+    co_await wide_between_nodes(lane, work, value, memory);
     if (work.outs.empty()) co_return ok();
     Vector<Extents> result(1, Extents{memory});
     if (scatters(work.op)) result[0] = wide_parts(work, memory.at)[work.op.self.value];

@@ -59,9 +59,9 @@ Plan all_reduce(const PlanTable& table, uint32_t nodes, uint64_t bytes) {
 
 TEST_CASE("the terms are those of the papers, for two, three, four and six hosts") {
     using A = Algorithm;
-    REQUIRE(terms_of(A::doubling_all_reduce, load_of(2, 1000)) == Terms{1, 1000, 3000, 2000});
-    REQUIRE(terms_of(A::doubling_all_reduce, load_of(3, 1000)) == Terms{3, 3000, 4000, 4000});
-    REQUIRE(terms_of(A::doubling_all_reduce, load_of(4, 1000)) == Terms{2, 2000, 4000, 8000});
+    REQUIRE(terms_of(A::doubling_all_reduce, load_of(2, 1000)) == Terms{1, 1000, 1000, 2000});
+    REQUIRE(terms_of(A::doubling_all_reduce, load_of(3, 1000)) == Terms{3, 3000, 2000, 4000});
+    REQUIRE(terms_of(A::doubling_all_reduce, load_of(4, 1000)) == Terms{2, 2000, 2000, 8000});
     REQUIRE(terms_of(A::halving_all_reduce, load_of(4, 1000)) == Terms{4, 1500, 750, 6000});
     REQUIRE(terms_of(A::halving_all_reduce, load_of(6, 1000)) == Terms{6, 3500, 1750, 10'000});
     REQUIRE(terms_of(A::ring_all_reduce, load_of(4, 1000)) == Terms{6, 1500, 750, 6000});
