@@ -229,6 +229,7 @@ void BulkConnections::carries(Peer& peer, CarrierKind kind, Time now) {
     schedule_.stop(target);
     if (kind == CarrierKind::quic) {
         peer.dialling.reset();
+        if (!wants_tcp(peer)) tcp_schedule_.stop(target);
         if (was_tcp && wants_tcp(peer) && !peer.tcp_dialling) tcp_schedule_.failed(target, now);
         return;
     }

@@ -40,7 +40,7 @@ struct BulkConfig {
                         .dials_max = 64};
     Duration tcp_patience{200'000'000};  // a dial over TCP has before QUIC is dialled as well
     // What the peer is to dial again after its connection has broken here, which it may not have noticed.
-    Duration stand_in_patience{300'000'000};
+    Duration stand_in_patience{500'000'000};
     Duration young{1'000'000'000};  // a connection that did not last so long is no reason for fast redials
     // A TCP connection that lasted so long and moved so much ends the back-off before it [B8].
     Duration tcp_settled{10'000'000'000};

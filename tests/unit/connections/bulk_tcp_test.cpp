@@ -255,17 +255,32 @@ TEST_CASE("who accepts dials TCP as well where its connection broke, until one i
     CHECK((f.tcp.dials.empty() && f.quic.dials.empty()));
     f.tcp.close(f.tcp.last, at_ms(5000), "cut", 0, false);
     f.turn(5000);
-    f.turn(5299);
+    f.turn(5499);
     CHECK((f.tcp.dials.empty() && f.quic.dials.empty()));
-    f.turn(5300);
+    f.turn(5500);
     CHECK((f.tcp.dials.size() == 1 && f.quic.dials.empty()));
-    f.turn(5500);  // it has not answered in a moment
+    f.turn(5700);  // it has not answered in a moment
     REQUIRE(f.quic.dials.size() == 1);
-    f.answer(f.quic, 5501);
-    f.refuse(f.tcp, 5600, "tcp refused");
-    for (int ms = 5600; ms < 20'000; ms += 50) f.turn(ms);
+    f.answer(f.quic, 5701);
+    f.refuse(f.tcp, 5800, "tcp refused");
+    for (int ms = 5800; ms < 20'000; ms += 50) f.turn(ms);
     CHECK((f.tcp.dials.size() == 1 && f.quic.dials.size() == 1));  // QUIC carries: TCP is the peer's to dial
     CHECK(f.states.back().carrier_why == "the other node dials, and knows why");
+}
+
+TEST_CASE("who accepts leaves TCP to the peer when that has dialled QUIC meanwhile",
+          "[connections][B8][P12]") {
+    Fixture f;
+    f.introduce(0, true, "there:2", false);
+    for (const int ms : {1, 5100}) {
+        FakeCarrier& carrier = ms == 1 ? f.tcp : f.quic;
+        carrier.connect(high, at_ms(ms)).receive(preamble_of(incarnation, f.generation += 2, Purpose::bulk));
+        f.turn(ms);
+        if (ms == 1) f.tcp.close(f.tcp.last, at_ms(5000), "cut", 0, false);
+        f.turn(ms == 1 ? 5000 : ms);
+    }
+    for (int ms = 5100; ms < 20'000; ms += 50) f.turn(ms);
+    CHECK((f.tcp.dials.empty() && f.quic.dials.empty()));
 }
 
 TEST_CASE("a TCP connection that broke while transfers waited and nothing came has stalled",

@@ -224,11 +224,11 @@ TEST_CASE(
         f.carrier.close(id, at_ms(5000), "Connection reset by peer", 0, false);
         f.turn(at_ms(5000));
         if (redials) f.accept(low, {1, 7}, at_ms(5100), 5);
-        f.turn(at_ms(5299));
+        f.turn(at_ms(5499));
         CHECK(f.carrier.dials.empty());
-        f.turn(at_ms(5300));
+        f.turn(at_ms(5500));
         CHECK(f.carrier.dials.size() == (redials ? 0 : 1));
-        for (int ms = 5350; ms < 20'000; ms += 50) f.turn(at_ms(ms));
+        for (int ms = 5550; ms < 20'000; ms += 50) f.turn(at_ms(ms));
         CHECK((f.carrier.dials.size() > 3) == !redials);  // and again, as long as nothing answers
         f.bulk.drop(peer);
         const size_t dials = f.carrier.dials.size();
