@@ -7,6 +7,7 @@
 
 #include "admission/openssl.hpp"
 #include "core/check.hpp"
+#include "core/key_form.hpp"
 
 namespace nexar::admission {
 namespace {
@@ -20,6 +21,21 @@ Result<std::string> text_of(BIO* bio) {
 
 BioPtr reading(std::string_view pem) {
     return BioPtr(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
+}
+
+// The first block with this label, decoded, before anything of it is parsed. Nobody is asked for a
+// passphrase: a block that says it is encrypted is an error, not a prompt on the daemon's terminal.
+Result<DerPtr> read_pem(const std::string& pem, const char* label, const std::string& what, long& bytes) {
+    const auto no_passphrase = [](char*, int, int, void*) { return -1; };
+    auto bio = reading(pem);
+    unsigned char* der = nullptr;
+    if (PEM_bytes_read_bio(&der, &bytes, nullptr, label, bio.get(), no_passphrase, nullptr) != 1)
+        return openssl_failed(Errc::bad_certificate, what + " that does not parse");
+    return DerPtr(der);
+}
+
+Bytes bytes_of(const DerPtr& der, long bytes) {
+    return std::as_bytes(std::span(der.get(), static_cast<size_t>(bytes)));
 }
 
 Result<Digest> key_hash(X509_PUBKEY* key) {
@@ -107,6 +123,7 @@ Result<std::vector<CertPtr>> parse_chain(const DerChain& chain_der) {
                                                std::to_string(chain_length_max));
     std::vector<CertPtr> chain;
     for (const auto& der : chain_der) {
+        NEXAR_TRY_VOID(check_certificate_key(der));
         const auto* p = reinterpret_cast<const unsigned char*>(der.data());
         chain.emplace_back(d2i_X509(nullptr, &p, static_cast<long>(der.size())));
         if (!chain.back()) return openssl_failed(Errc::bad_certificate, "a certificate that does not parse");
@@ -179,8 +196,11 @@ Result<KeyPtr> read_key(const Secret& pem) {
 }
 
 Result<CertPtr> read_certificate(const std::string& pem) {
-    auto bio = reading(pem);
-    CertPtr cert(PEM_read_bio_X509(bio.get(), nullptr, nullptr, nullptr));
+    long bytes = 0;
+    NEXAR_TRY(const DerPtr der, read_pem(pem, PEM_STRING_X509, "a certificate", bytes));
+    NEXAR_TRY_VOID(check_certificate_key(bytes_of(der, bytes)));
+    const unsigned char* at = der.get();
+    CertPtr cert(d2i_X509(nullptr, &at, bytes));
     if (!cert) return openssl_failed(Errc::bad_certificate, "a certificate that does not parse");
     return cert;
 }
@@ -274,12 +294,14 @@ Result<ReqPtr> read_csr(const std::string& csr) {
         return fail(Errc::bad_certificate, "a certificate request of " + std::to_string(csr.size()) +
                                                " bytes; at most " + std::to_string(csr_bytes_max) +
                                                " are allowed");
-    auto bio = reading(csr);
-    ReqPtr req(PEM_read_bio_X509_REQ(bio.get(), nullptr, nullptr, nullptr));
+    long bytes = 0;
+    NEXAR_TRY(const DerPtr der, read_pem(csr, PEM_STRING_X509_REQ, "a certificate request", bytes));
+    NEXAR_TRY_VOID(check_request_key(bytes_of(der, bytes)));
+    const unsigned char* at = der.get();
+    ReqPtr req(d2i_X509_REQ(nullptr, &at, bytes));
     if (!req) return openssl_failed(Errc::bad_certificate, "a certificate request that does not parse");
     EVP_PKEY* key = X509_REQ_get0_pubkey(req.get());
-    if (!key || !EVP_PKEY_is_a(key, "EC"))
-        return openssl_failed(Errc::bad_certificate, "a certificate request without an EC key");
+    if (!key) return openssl_failed(Errc::bad_certificate, "a certificate request without a usable key");
     if (X509_REQ_verify(req.get(), key) != 1)
         return openssl_failed(Errc::bad_certificate, "a certificate request whose signature is wrong");
     return req;

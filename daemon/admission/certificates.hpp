@@ -23,7 +23,6 @@ constexpr WallSeconds leaf_seconds = 30 * 86400;  // unless the issuer's certifi
 constexpr WallSeconds issuer_seconds = 5 * 365 * 86400;
 constexpr WallSeconds root_seconds = 20 * 365 * 86400;
 constexpr WallSeconds backdate_seconds = 600;  // so that a fresh certificate is valid where the clock is slow
-constexpr size_t chain_length_max = 4;
 constexpr size_t csr_bytes_max = 4096;
 
 Digest sha256(Bytes data);

@@ -23,6 +23,10 @@ struct Free {
         free_function(p);
     }
 };
+inline void free_der(unsigned char* der) {
+    OPENSSL_free(der);
+}
+using DerPtr = std::unique_ptr<unsigned char, Free<free_der>>;
 using BioPtr = std::unique_ptr<BIO, Free<BIO_free_all>>;
 using KeyPtr = std::unique_ptr<EVP_PKEY, Free<EVP_PKEY_free>>;
 using CertPtr = std::unique_ptr<X509, Free<X509_free>>;

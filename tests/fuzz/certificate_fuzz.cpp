@@ -6,6 +6,7 @@
 
 #include "admission/certificates.hpp"
 #include "core/bytes.hpp"
+#include "core/key_form.hpp"
 
 namespace {
 
@@ -94,8 +95,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const auto kind = in.get<uint8_t>() % 4;
     const std::string rest(reinterpret_cast<const char*>(data) + 1, size - 1);
     if (kind == 0) {
-        const auto id = verify_member(changed(world.member, in), world.root, now);
+        const auto chain = changed(world.member, in);
+        const auto id = verify_member(chain, world.root, now);
         must(!id || *id == world.node);
+        for (const auto& one : chain) must(!id || check_certificate_key(one));
     } else if (kind == 1) {
         const auto id = verify_issuer(changed(world.door, in), world.root_hash, now);
         // Who holds the root's key could sign itself an issuer's certificate.
@@ -112,6 +115,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         try_csr(world, rest, false);
         const auto bytes = std::as_bytes(std::span(data, size)).subspan(1);
         must(!verify_member({{bytes.begin(), bytes.end()}}, world.root, now));
+        (void)check_certificate_message(bytes), (void)check_request_key(bytes);
     }
     return 0;
 }

@@ -13,6 +13,7 @@
 #include "admission/certificates.hpp"
 #include "core/random.hpp"
 #include "support/der.hpp"
+#include "support/processor_time.hpp"
 
 using namespace nexar;
 using namespace nexar::admission;
@@ -198,4 +199,39 @@ TEST_CASE("each certificate of a message is checked, and their number", "[admiss
     CHECK_FALSE(passes(check_certificate_message, message_of({good, good, good, good, good})));
     CHECK_FALSE(passes(check_certificate_message, message_of({bad})));
     CHECK_FALSE(passes(check_certificate_message, message_of({good, good, good, bad})));
+}
+
+// The limit is a sixth of what the TLS library takes for one, on this machine and in this build.
+TEST_CASE("a slow key costs nothing in a request, a certificate or a chain", "[admission][A13]") {
+    const Der certificate = test::certificate_of(test::slow_public_key());
+    const Duration begin = test::processor_time();
+    const auto* at = reinterpret_cast<const unsigned char*>(certificate.data());
+    X509_free(d2i_X509(nullptr, &at, static_cast<long>(certificate.size())));
+    const Duration parsed = test::processor_time();
+    const std::string csr = test::pem_of(test::request_of(test::slow_public_key()), "CERTIFICATE REQUEST");
+    const Cluster c;
+    const Duration before = test::processor_time();
+    CHECK_FALSE(node_id_of_csr(csr));
+    CHECK_FALSE(sign_leaf(c.issuer_key, c.issuer, csr, now));
+    CHECK_FALSE(node_id_of_certificate(test::pem_of(certificate, "CERTIFICATE")));
+    CHECK_FALSE(verify_member({certificate, certificate}, c.root, now));
+    CHECK_FALSE(verify_issuer({certificate, certificate}, key_hash_of_certificate(c.root).value(), now));
+    const Duration took = test::processor_time() - before;
+    INFO("the library " << (parsed - begin).count() << " ns, nexar " << took.count() << " ns");
+    CHECK(took < (parsed - begin) / 6);
+    CHECK(node_id_of_csr(csr).error().text.find("only ECDSA P-256") != std::string::npos);
+}
+
+TEST_CASE("of PEM the first block with the right label counts, and an encrypted one is refused",
+          "[admission][A13]") {
+    const Cluster c;
+    const auto id = node_id_of_csr(c.csr).value();
+    CHECK(node_id_of_csr(c.leaf + c.csr).value() == id);
+    CHECK(node_id_of_csr(c.csr + make_csr(c.issuer_key).value()).value() == id);
+    CHECK_FALSE(node_id_of_csr(c.leaf));
+    CHECK_FALSE(node_id_of_certificate(c.csr));
+    std::string encrypted = c.csr;
+    encrypted.insert(encrypted.find('\n') + 1,
+                     "Proc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,000102030405060708090A0B0C0D0E0F\n\n");
+    CHECK_FALSE(node_id_of_csr(encrypted));
 }
