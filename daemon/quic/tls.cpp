@@ -14,6 +14,7 @@
 #include <ctime>
 
 #include "core/check.hpp"
+#include "core/key_form.hpp"
 
 namespace nexar::quic {
 
@@ -27,7 +28,7 @@ struct ConnRef {
 
 namespace {
 
-constexpr long peer_certificates_bytes_max = 32 * 1024;
+constexpr long peer_certificates_bytes_max = 8 * 1024;  // nexar's own chains have about 1 KiB
 constexpr int chain_depth_max = 4;
 constexpr size_t exported_bytes_max = 1024;
 
@@ -138,6 +139,12 @@ int verify_peer(X509_STORE_CTX* store, void*) {
     return 0;
 }
 
+// A message of the peer's handshake, whole, in the library's own buffer, which it parses after this.
+void on_message(int is_written, int, int content, const void* bytes, size_t size, SSL* ssl, void*) {
+    if (is_written == 0 && content == SSL3_RT_HANDSHAKE)
+        session_of(ssl).on_message(MutableBytes(static_cast<std::byte*>(const_cast<void*>(bytes)), size));
+}
+
 // The text for the operators of both nodes: what is wrong and what helps. `offered`: the dialler's first
 // names.
 std::string no_common_protocol(const std::vector<std::string>& offered,
@@ -195,13 +202,16 @@ void configure(SSL_CTX* ctx) {
         ctx, "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256:TLS_AES_256_GCM_SHA384");
     NEXAR_CHECK(suites == 1 && SSL_CTX_set1_groups_list(ctx, "X25519") == 1);
     // No resumption in any form, and so no early data: every connection proves both identities again.
-    SSL_CTX_set_options(ctx, SSL_OP_NO_TICKET | SSL_OP_CIPHER_SERVER_PREFERENCE);
+    // A compressed certificate is one that on_message() cannot read.
+    SSL_CTX_set_options(ctx, SSL_OP_NO_TICKET | SSL_OP_CIPHER_SERVER_PREFERENCE |
+                                 SSL_OP_NO_RX_CERTIFICATE_COMPRESSION | SSL_OP_NO_TX_CERTIFICATE_COMPRESSION);
     SSL_CTX_set_num_tickets(ctx, 0);
     SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);
     SSL_CTX_set_max_cert_list(ctx, peer_certificates_bytes_max);
     SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
     SSL_CTX_set_verify_depth(ctx, chain_depth_max);
     SSL_CTX_set_cert_verify_callback(ctx, verify_peer, nullptr);
+    SSL_CTX_set_msg_callback(ctx, on_message);
 }
 
 Result<> add_anchors(SSL_CTX* ctx, const std::vector<Certificate>& anchors) {
@@ -337,6 +347,28 @@ TlsSession::~TlsSession() {
 
 void TlsSession::attach(ngtcp2_conn* conn) {
     ref()->conn = conn;
+}
+
+// The library parses every certificate before verify_peer() is called, and a key of a form that the peer
+// chooses can take it seconds. It has no callback that could refuse a message, but it shows each one in the
+// buffer that it will parse: what is refused is overwritten there, so that its parser fails at the first
+// byte.
+void TlsPeer::on_message(MutableBytes message) {
+    constexpr size_t header_bytes = 4;
+    if (message.size() < header_bytes) return;
+    const auto type = std::to_integer<int>(message[0]);
+    if (type != SSL3_MT_CERTIFICATE && type != SSL3_MT_COMPRESSED_CERTIFICATE) return;
+    const MutableBytes body = message.subspan(header_bytes);
+    if (type == SSL3_MT_CERTIFICATE) {
+        const auto checked = check_certificate_message(body);
+        if (checked) return;
+        refuse("the peer shows " + checked.error().text);
+    } else {
+        refuse("the peer shows compressed certificates, which are not allowed");
+    }
+    // Of a Certificate message these are a context longer than all, which must be empty here; of a compressed
+    // one an algorithm that does not exist (RFC 8446 section 4.4.2, RFC 8879 section 4).
+    std::ranges::fill(body, std::byte{0xff});
 }
 
 bool TlsPeer::verify(PeerChain chain) {

@@ -77,6 +77,7 @@ class TlsPeer {
 
     // Called by the TLS library's callbacks.
     bool verify(PeerChain chain);
+    void on_message(MutableBytes message);  // with its type and length; before the library parses it
     void refuse(std::string why);
     const TlsContext& context() const { return *context_; }
     bool we_dialled() const { return !dial_alpn_.empty(); }

@@ -21,8 +21,8 @@ constexpr size_t binding_bytes = 32;
 // The peer's keys change at most once for so many bytes of records: many more than 2^22 of them need.
 constexpr uint64_t bytes_per_key_update = 1u << 20;
 
-// Each byte of a handshake may come in a record of its own. One with certificates of 32 KiB takes less in
-// all, and most take a few calls.
+// Each byte of a handshake may come in a record of its own. Most take less than 4 KiB in all, and a
+// few calls.
 constexpr size_t handshake_bytes_max = 64 * 1024, handshake_bytes_per_call = 2 * 1024;
 
 // One system call takes three records of 16,384 bytes: the kernel makes one packet of what it is given at
@@ -71,8 +71,10 @@ struct TlsStream::Bio {
     }
     static void message(int is_written, int, int content, const void* bytes, size_t size, SSL*,
                         void* stream) {
-        if (is_written == 0 && content == SSL3_RT_HANDSHAKE && size > 0)
-            static_cast<TlsStream*>(stream)->on_handshake_message(*static_cast<const uint8_t*>(bytes));
+        if (is_written != 0 || content != SSL3_RT_HANDSHAKE || size == 0) return;
+        auto& self = *static_cast<TlsStream*>(stream);
+        self.on_message(MutableBytes(static_cast<std::byte*>(const_cast<void*>(bytes)), size));
+        self.on_handshake_message(*static_cast<const uint8_t*>(bytes));
     }
     static long control(BIO*, int command, long, void*) { return command == BIO_CTRL_FLUSH ? 1 : 0; }
     static int create(BIO* bio) {
@@ -101,7 +103,7 @@ TlsStream::TlsStream(ByteWire& wire, std::shared_ptr<quic::TlsContext> context, 
     SSL_set_bio(ssl(), bio, bio);
     SSL_set_read_ahead(ssl(), 1);
     SSL_set_default_read_buffer_len(ssl(), read_ahead_bytes);
-    SSL_set_msg_callback(ssl(), Bio::message);
+    SSL_set_msg_callback(ssl(), Bio::message);  // in place of the context's, whose work it does as well
     SSL_set_msg_callback_arg(ssl(), this);
     SSL_set_options(ssl(), SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION);
 }
