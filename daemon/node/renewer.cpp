@@ -2,14 +2,16 @@
 #include "node/renewer.hpp"
 
 #include <type_traits>
+#include <utility>
 
 namespace nexar::node {
 namespace {
 
 using namespace admission;
 
-constexpr Duration between_signatures{1'000'000'000};  // for one node: a signature costs the loop 50 us
-constexpr size_t out_max = 4096;                       // replies that were not polled yet
+// Of one node, whatever came of them: for each the loop verifies a chain and a request, and signs.
+constexpr Duration between_requests{1'000'000'000};
+constexpr size_t out_max = 4096;  // replies that were not polled yet
 
 }  // namespace
 
@@ -109,34 +111,38 @@ void Renewer::on_reply(Time now, const NodeId& from, const wire::RenewalReply& r
 
 wire::RenewalReply Renewer::answer(Time now, const NodeId& from, const quic::PeerChain& chain,
                                    const wire::RenewalRequest& request) {
-    auto leaf = sign(now, from, chain, request.csr);
+    if (!identity_->issuer) return {{Errc::unsupported, "this node is no issuer", -1, -1, {}}, {}, {}};
+    // Before anything of it is parsed.
+    if (auto turn = take_turn(now, from); !turn) return {turn.error(), {}, {}};
+    auto leaf = sign(from, chain, request.csr);
     if (leaf) {
         log_->info("certificate_signed", {field("node", from)});
         return {{}, std::move(*leaf), identity_->issuer->certificate};
     }
-    if (identity_->issuer)
-        log_->warn("certificate_renewal_refused", {field("node", from), field("why", leaf.error().text)});
+    log_->warn("certificate_renewal_refused", {field("node", from), field("why", leaf.error().text)});
     return {leaf.error(), {}, {}};
 }
 
 // [A8]
-Result<std::string> Renewer::sign(Time now, const NodeId& from, const quic::PeerChain& chain,
-                                  const std::string& csr) {
-    if (!identity_->issuer) return fail(Errc::unsupported, "this node is no issuer");
+Result<std::string> Renewer::sign(const NodeId& from, const quic::PeerChain& chain, const std::string& csr) {
     NEXAR_TRY(const NodeId proven, verify_member(chain, identity_->root_certificate, wall_()));
     NEXAR_TRY(const NodeId wanted, node_id_of_csr(csr));
     if (proven != from || wanted != from)
         return fail(Errc::permission, "node " + from.short_hex() + " asks for a certificate of node " +
                                           wanted.short_hex() + "; it can only renew its own");
-    if (has_signed_lately(now, from))
-        return fail(Errc::table_full, "this node's certificate was signed less than a second ago");
     const Issuer& issuer = *identity_->issuer;
     return sign_leaf(issuer.key, issuer.certificate, csr, wall_(), issuer.leaf_lifetime);
 }
 
-bool Renewer::has_signed_lately(Time now, const NodeId& node) {
-    std::erase_if(signed_, [&](const auto& s) { return now - s.second >= between_signatures; });
-    return !signed_.emplace(node, now).second;
+// The log has one line for each turn, since its sender chooses how many requests there are.
+Result<> Renewer::take_turn(Time now, const NodeId& from) {
+    std::erase_if(turns_, [&](const auto& t) { return now - t.second.begin >= between_requests; });
+    const auto [turn, is_new] = turns_.try_emplace(from, Turn{now});
+    if (is_new) return {};
+    auto refused = fail(Errc::table_full, "this node has asked for a certificate less than a second ago");
+    if (!std::exchange(turn->second.is_noted, true))
+        log_->warn("certificate_renewal_refused", {field("node", from), field("why", refused.error().text)});
+    return refused;
 }
 
 std::optional<std::pair<NodeId, wire::Message>> Renewer::poll_send() {

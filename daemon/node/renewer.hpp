@@ -45,9 +45,8 @@ class Renewer {
                       const std::string& issuer_certificate);
     wire::RenewalReply answer(Time now, const NodeId& from, const quic::PeerChain& chain,
                               const wire::RenewalRequest& request);
-    Result<std::string> sign(Time now, const NodeId& from, const quic::PeerChain& chain,
-                             const std::string& csr);
-    bool has_signed_lately(Time now, const NodeId& node);
+    Result<std::string> sign(const NodeId& from, const quic::PeerChain& chain, const std::string& csr);
+    Result<> take_turn(Time now, const NodeId& from);  // table_full: it had one less than a second ago
 
     // A leaf that was accepted and is being saved [K10].
     struct Taking {
@@ -57,6 +56,12 @@ class Renewer {
         storage::Saving saving;
     };
 
+    // A node's one request of a second.
+    struct Turn {
+        Time begin{};
+        bool is_noted = false;  // the log has a line of a further one
+    };
+
     Identity* identity_;
     storage::Port* port_;
     std::function<WallSeconds()> wall_;
@@ -64,8 +69,8 @@ class Renewer {
     admission::Renewal renewal_;
     std::optional<Taking> taking_;
     std::deque<std::pair<NodeId, wire::Message>> out_;  // not polled yet
-    std::map<NodeId, Time> signed_;  // the last signature for a node, younger than a second
-    bool renewed_ = false;           // since take_renewed()
+    std::map<NodeId, Turn> turns_;                      // younger than a second
+    bool renewed_ = false;                              // since take_renewed()
 };
 
 }  // namespace nexar::node

@@ -5,7 +5,9 @@
 #include <algorithm>
 
 #include "clusters.hpp"
+#include "support/der.hpp"
 #include "support/faults.hpp"
+#include "support/processor_time.hpp"
 
 using namespace nexar;
 using namespace nexar::node;
@@ -119,8 +121,10 @@ TEST_CASE("an issuer signs only for the key of the connection, and only while it
     CHECK(contains(foreign.error.text, "only renew its own"));
     CHECK(foreign.certificate.empty());
 
-    CHECK_FALSE(w.answer(*w.member, {"no request"}).error.text.empty());
-    CHECK_FALSE(w.answer(*w.member, {std::string(5000, 'x')}).error.text.empty());
+    CHECK(w.answer(*w.member, {"no request"}).error.code == Errc::bad_certificate);
+    w.now += 1s;
+    CHECK(w.answer(*w.member, {std::string(5000, 'x')}).error.code == Errc::bad_certificate);
+    w.now += 1s;
 
     w.wall = begin + lifetime + 1;
     const auto late = w.answer(*w.member, request);
@@ -138,6 +142,29 @@ TEST_CASE("an issuer signs for one node once a second", "[node]") {
     CHECK(w.answer(*w.other, {make_csr(w.other->identity.node_key).value()}).error.code == Errc::ok);
     w.now += 1s;
     CHECK(w.answer(*w.member, request).error.code == Errc::ok);
+}
+
+// The sender chooses what a request costs, and how many lines of the log there are.
+TEST_CASE("a request that fails takes the second's turn as well, and the log has two lines of a flood",
+          "[node][A13]") {
+    World w;
+    const std::string slow =
+        nexar::test::pem_of(nexar::test::request_of(nexar::test::slow_public_key()), "CERTIFICATE REQUEST");
+    const auto good = w.request();
+    for (int second = 0; second < 2; ++second) {
+        w.lines.clear();
+        const Duration since = nexar::test::processor_time();
+        const auto first = w.answer(*w.member, {slow});
+        CHECK(first.error.code == Errc::bad_certificate);
+        CHECK(contains(first.error.text, "only ECDSA P-256"));
+        for (int i = 0; i < 1000; ++i)
+            REQUIRE(w.answer(*w.member, {i % 2 == 0 ? slow : good.csr}).error.code == Errc::table_full);
+        CHECK(nexar::test::processor_time() - since < 1s);  // 75 s if each were parsed
+        CHECK(w.lines.size() == 2);
+        CHECK(w.answer(*w.other, {make_csr(w.other->identity.node_key).value()}).error.code == Errc::ok);
+        w.now += 1s;
+    }
+    CHECK(w.answer(*w.member, good).error.code == Errc::ok);
 }
 
 TEST_CASE("who is no issuer says so, and signs nothing", "[node]") {
