@@ -152,8 +152,8 @@ TEST_CASE("a dial that has not named a key yet has its whole time, and names the
     Two two;
     two.introduce_at_a(7);
     two.introduce_at_b(8);
-    two.dial();
     const Time begin = loop::Loop::now();
+    two.dial();
     REQUIRE(Two::until([&] { return two.a.carrier->wake_at() > Time{}; }, [&] { two.a.turn(begin); }));
     two.introduce_at_a(8, begin);
     two.a.turn(begin + TcpCarrier::dial_patience - 1ms);
