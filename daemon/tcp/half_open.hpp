@@ -18,6 +18,7 @@ class HalfOpen {
     static constexpr size_t total_max = 128;
     static constexpr size_t per_site_max = 16;
     static constexpr Duration patience{5'000'000'000};  // from accepted to attached
+    static constexpr Duration spared{500'000'000};      // of it, by make_room()
 
     // Which one is to be closed for it.
     std::optional<uint64_t> add(Time now, uint64_t id, const quic::Address& from) {
@@ -31,6 +32,21 @@ class HalfOpen {
         rows_.push_back({id, from, now + patience, held_by(from), true});
         change_held(from, 1);
         return evicted;
+    }
+    // Where the process has no descriptor for a newcomer, whose site is not known before it is accepted:
+    // which one is to be closed; nothing: the newcomer waits. This must keep no honest one out. So each is
+    // `spared` first, which is time for an attach over a path of 100 ms; a silent one as well, since a first
+    // packet that was lost is sent again after 200 ms or more. One that takes longer, such as a node that
+    // waits for its key, goes only while no site holds more. Where all of the largest site are too young
+    // nobody goes: else newcomers in quick succession would remove those that take longer.
+    std::optional<uint64_t> make_room(Time now) {
+        size_t most = 0;
+        for (const Row& row : rows_) most = std::max(most, row.held);
+        const auto may_go = [&](const Row& r) { return r.held == most && r.end <= now + patience - spared; };
+        auto victim = std::ranges::find_if(rows_, [&](const Row& r) { return r.silent && may_go(r); });
+        if (victim == rows_.end()) victim = std::ranges::find_if(rows_, may_go);
+        if (victim == rows_.end()) return std::nullopt;
+        return erase(victim);
     }
     void has_sent(uint64_t id) {
         for (Row& row : rows_)

@@ -157,15 +157,30 @@ Result<connections::ConnectionId> TcpCarrier::dial(Time now, const std::string& 
 }
 
 void TcpCarrier::accept(Time now) {
+    bool made_room = false;  // and nobody was accepted since: the shortage may be another's
     for (size_t i = 0; i < accepts_per_turn; ++i) {
         auto accepted = listener_->accept();
-        if (!accepted && listener_->is_short()) pause_accepting(now);
-        if (!accepted) return;
-        if (std::exchange(pause_reported_, false)) accept_news_ = false;
+        // Without a descriptor the kernel does not look whether anybody waits.
+        if (!accepted && listener_->is_short() && listener_->has_waiting()) {
+            if (std::exchange(made_room, true) || !make_room(now)) return pause_accepting(now);
+            continue;
+        }
+        if (!accepted) break;
+        made_room = false;
         if (const auto evicted = half_open_.add(now, next_id_, accepted->remote))
             if (Conn* victim = find(*evicted)) drop(*victim);
         watch(add(std::move(accepted->socket), accepted->remote));
     }
+    if (!pause_reported_ || listener_->has_waiting()) return;
+    pause_reported_ = false;
+    accept_news_ = false;
+}
+
+bool TcpCarrier::make_room(Time now) {
+    const auto evicted = half_open_.make_room(now);
+    if (!evicted) return false;
+    if (Conn* victim = find(*evicted)) drop(*victim);
+    return true;
 }
 
 bool TcpCarrier::watch_listener() {
@@ -448,6 +463,7 @@ void TcpCarrier::drop(Conn& conn) {
     if (conn.ack_at) acks_.erase({*conn.ack_at, id});
     std::erase_if(lingering_, [id](const auto& row) { return row.second == id; });
     conns_.erase(id);
+    if (accept_at_ != never) accept_at_ = Time{};  // its descriptor is a newcomer's, in the next turn
 }
 
 void TcpCarrier::watch(Conn& conn) {

@@ -86,7 +86,7 @@ class TcpCarrier final : public connections::Carrier, private tcp::KeyRing {
     bool flush(Time now, connections::CarrierEvents& events);
     void close_all(uint64_t code, const std::string& reason);
     // News for the log, at most two in accept_report_interval. True: newcomers wait, as no descriptor is left
-    // for them; false: they are accepted again.
+    // for them; false: none waits any more.
     std::optional<bool> poll_accept_pause() { return std::exchange(accept_news_, std::nullopt); }
     Time wake_at() const;
     size_t half_open() const { return half_open_.size(); }  // accepted, and not attached yet
@@ -112,6 +112,7 @@ class TcpCarrier final : public connections::Carrier, private tcp::KeyRing {
     void refuse(uint64_t id);
     void read_again(Conn& conn);
     void accept(Time now);
+    bool make_room(Time now);
     bool watch_listener();  // false: the kernel has no memory for it
     void pause_accepting(Time now);
     bool may_shake_hands(Time now, Conn& conn);
@@ -156,7 +157,7 @@ class TcpCarrier final : public connections::Carrier, private tcp::KeyRing {
     HandshakeShare handshakes_;
     std::vector<uint64_t> handshakes_wait_;  // connections that wait for it, and are not watched meanwhile
     Time accept_at_ = never;                 // the listener is not watched until then; never: it is
-    bool pause_reported_ = false;            // and no newcomer was accepted since
+    bool pause_reported_ = false;            // and the kernel's queue was not found empty since
     Time report_at_{};                       // the next pause is reported from then on
     std::optional<bool> accept_news_;
     Time certificates_at_ = never;  // when the next certificate that a peer showed expires

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -166,6 +167,11 @@ std::optional<TcpListener::Accepted> TcpListener::accept() {
     short_ = fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM);
     if (fd < 0) return std::nullopt;
     return Accepted{TcpSocket(fd), quic::Address::from_sockaddr(&from.base)};
+}
+
+bool TcpListener::has_waiting() const {
+    pollfd listener{fd_, POLLIN, 0};
+    return ::poll(&listener, 1, 0) != 0;
 }
 
 }  // namespace nexar::transport

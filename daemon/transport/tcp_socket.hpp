@@ -72,6 +72,7 @@ class TcpListener {
     };
     std::optional<Accepted> accept();         // none: nobody waits, or is_short()
     bool is_short() const { return short_; }  // the last accept() found no descriptor or no memory
+    bool has_waiting() const;                 // in the kernel's queue; one that was reset waits there as well
 
   private:
     explicit TcpListener(int fd) : fd_(fd) {}

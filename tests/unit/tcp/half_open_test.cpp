@@ -95,6 +95,25 @@ TEST_CASE("a few sites cannot exclude all others", "[tcp][B5]") {
     CHECK(open.size() == HalfOpen::total_max);
 }
 
+TEST_CASE("where descriptors are short only one of the largest site that was spared its time goes",
+          "[tcp][B5]") {
+    HalfOpen open;
+    CHECK_FALSE(open.make_room(Time{} + HalfOpen::patience));
+    CHECK_FALSE(open.add(Time{}, 0, host(2)));  // a node that waits for its key, say
+    const Time later = Time{} + HalfOpen::spared;
+    for (uint64_t i = 1; i <= 3; ++i) CHECK_FALSE(open.add(later, i, host(1)));
+    open.has_sent(0);
+    open.has_sent(1);
+    CHECK_FALSE(open.make_room(later + HalfOpen::spared - Duration{1}));  // it is not of the largest
+    CHECK_FALSE(open.add(later + Duration{1}, 4, host(1)));
+    CHECK(open.make_room(later + HalfOpen::spared) == 2);  // silent ones go first
+    CHECK(open.make_room(later + HalfOpen::spared) == 3);
+    CHECK(open.make_room(later + HalfOpen::spared) == 1);  // the silent one is too young
+    CHECK(open.make_room(later + HalfOpen::spared) == 0);  // each holds one
+    CHECK_FALSE(open.make_room(later + HalfOpen::spared));
+    CHECK(open.size() == 1);
+}
+
 TEST_CASE("as connections come, send and go, the one that the rules name makes room", "[tcp][B5]") {
     for (const unsigned sites : {1u, 7u, 9u, 60u, 200u}) {
         HalfOpen open;

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
-#include <cerrno>
 #include <vector>
 
 #include "tcp_side.hpp"
@@ -47,12 +46,6 @@ struct Victim {
         return ::poll(&socket, 1, 0) == 0 && side.carrier->wake_at() > now;
     }
 };
-
-bool is_closed(const Unidentified& one) {
-    char byte = 0;
-    const ssize_t n = ::recv(one.fd(), &byte, 1, MSG_DONTWAIT);
-    return n == 0 || (n < 0 && errno != EAGAIN);
-}
 
 }  // namespace
 
@@ -119,8 +112,8 @@ TEST_CASE("one that waits for the share is not taken for one that has sent nothi
     v.come(tcp::HalfOpen::per_site_max);
     REQUIRE(v.side.carrier->half_open() == tcp::HalfOpen::per_site_max);
     v.others.emplace_back(uint8_t{1}, v.port);
-    REQUIRE(v.turn_until([&] { return is_closed(v.others.front()); }));  // the oldest
-    CHECK(std::ranges::count_if(v.others, is_closed) == 1);
+    REQUIRE(v.turn_until([&] { return v.others.front().is_closed(); }));  // the oldest
+    CHECK(std::ranges::count_if(v.others, &Unidentified::is_closed) == 1);
 }
 
 // Else newcomers took the share again and again, and nobody attached.

@@ -72,17 +72,27 @@ Duration introducing(TcpCarrier& carrier) {
     return least;
 }
 
-// While it exists the process gets no further descriptor.
-struct NoDescriptors {
-    NoDescriptors() {
+// While it exists the process gets so many further descriptors.
+struct FewDescriptors {
+    explicit FewDescriptors(size_t count) {
         REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
-        const rlimit few{3, before.rlim_max};
+        std::vector<int> got(count + 1);
+        for (int& fd : got) REQUIRE((fd = ::dup(STDERR_FILENO)) >= 0);  // the lowest that are free, in order
+        const rlimit few{static_cast<rlim_t>(got.back()), before.rlim_max};
+        for (const int fd : got) ::close(fd);
         REQUIRE(::setrlimit(RLIMIT_NOFILE, &few) == 0);
     }
-    ~NoDescriptors() { ::setrlimit(RLIMIT_NOFILE, &before); }
-    NoDescriptors(const NoDescriptors&) = delete;
+    ~FewDescriptors() { ::setrlimit(RLIMIT_NOFILE, &before); }
+    FewDescriptors(const FewDescriptors&) = delete;
     rlimit before{};
 };
+
+void reset(std::vector<Unidentified>& connections) {
+    const linger at_once{1, 0};
+    for (const Unidentified& one : connections)
+        REQUIRE(::setsockopt(one.fd(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once) == 0);
+    connections.clear();
+}
 
 bool keeps_awake(const TcpCarrier& carrier) {
     pollfd sockets{carrier.fd(), POLLIN, 0};
@@ -275,7 +285,7 @@ TEST_CASE("without descriptors a newcomer waits, which keeps nobody awake and is
     two.introduce_at_b();
     two.dial();
     {
-        const NoDescriptors none;
+        const FewDescriptors none(0);
         std::optional<bool> news;
         REQUIRE(two.run([&] { return (news = two.b.carrier->poll_accept_pause()).has_value(); }));
         CHECK(*news);
@@ -295,4 +305,114 @@ TEST_CASE("without descriptors a newcomer waits, which keeps nobody awake and is
     }
     REQUIRE(two.run([&] { return two.a.open.size() == 1 && two.b.open.size() == 1; }));
     CHECK(two.b.carrier->poll_accept_pause() == false);
+}
+
+// Time stands still: no pause ends by itself.
+TEST_CASE("reset connections in the kernel's queue do not wait for a pause of accepting", "[transport][B5]") {
+    Two two;
+    two.introduce_at_a();
+    two.introduce_at_b();
+    const Time begin = loop::Loop::now();
+    std::vector<Unidentified> others;
+    for (int i = 0; i < 100; ++i) others.emplace_back(uint8_t{1}, two.ports[1]);
+    reset(others);
+    two.dial();  // behind them
+    const FewDescriptors few(4);
+    std::vector<bool> news;
+    const auto turn = [&] {
+        two.a.turn();
+        two.b.turn(begin);
+        if (const auto one = two.b.carrier->poll_accept_pause()) news.push_back(*one);
+    };
+    REQUIRE(Two::until([&] { return two.a.open.size() == 1 && two.b.open.size() == 1; }, turn));
+    CHECK(news == std::vector{true, false});
+    CHECK(Two::until([&] { return !keeps_awake(*two.b.carrier); }, turn));
+}
+
+TEST_CASE("newcomers are not reported as accepted again while others wait in the kernel's queue",
+          "[transport][B5]") {
+    Two two;
+    const Time begin = loop::Loop::now();
+    std::vector<Unidentified> others;
+    for (int i = 0; i < 10; ++i) others.emplace_back(uint8_t{1}, two.ports[1]);
+    std::optional<FewDescriptors> few(4);
+    Side& b = two.b;
+    REQUIRE(Two::until([&] { return b.carrier->poll_accept_pause() == true; }, [&] { b.turn(begin); }));
+    CHECK(b.carrier->half_open() == 4);
+    REQUIRE(::shutdown(others.front().fd(), SHUT_WR) == 0);  // its place goes to the fifth
+    std::optional<bool> news;
+    bool was_free = false;
+    REQUIRE(Two::until([&] { return was_free && b.carrier->half_open() == 4 && !keeps_awake(*b.carrier); },
+                       [&] {
+                           b.turn(begin);
+                           was_free |= b.carrier->half_open() < 4;
+                           if (const auto one = b.carrier->poll_accept_pause()) news = one;
+                       }));
+    CHECK_FALSE(news);
+    few.reset();
+    REQUIRE(Two::until([&] { return b.carrier->poll_accept_pause() == false; },
+                       [&] { b.turn(begin + TcpCarrier::accept_pause); }));
+    CHECK(b.carrier->half_open() == others.size() - 1);
+}
+
+TEST_CASE("where descriptors are short, one that has had its turn at attaching makes room",
+          "[transport][B5]") {
+    Two two;
+    two.introduce_at_a();
+    two.introduce_at_b();
+    Time now = loop::Loop::now();
+    const Time begin = now;
+    std::vector<Unidentified> others;
+    for (int i = 0; i < 4; ++i) others.emplace_back(uint8_t{1}, two.ports[1]);
+    std::vector<Unidentified> more;
+    for (int i = 0; i < 6; ++i) more.emplace_back(uint8_t{1}, two.ports[1]);
+    two.dial();
+    const FewDescriptors few(4);
+    Side& b = two.b;
+    const auto turn = [&] {
+        if (const Time at = b.carrier->wake_at(); at < begin + tcp::HalfOpen::patience)
+            now = std::max(now, at);
+        two.a.turn();
+        b.turn(now);
+    };
+    REQUIRE(Two::until([&] { return b.carrier->half_open() == 4; }, [&] { b.turn(now); }));
+    now = begin + tcp::HalfOpen::spared - 1ms;
+    for (int i = 0; i < 200; ++i) b.turn(now);
+    CHECK(std::ranges::none_of(others, &Unidentified::is_closed));
+    REQUIRE(Two::until([&] { return std::ranges::all_of(others, &Unidentified::is_closed); }, turn));
+    CHECK(now < begin + tcp::HalfOpen::spared + TcpCarrier::accept_pause);
+    REQUIRE(Two::until([&] { return b.open.size() == 1; }, turn));
+    CHECK(now < begin + 3 * (tcp::HalfOpen::spared + TcpCarrier::accept_pause));
+}
+
+TEST_CASE("that no descriptor is left takes nobody's place while nobody needs one", "[transport][B5]") {
+    Two two;
+    Side& b = two.b;
+    const Time begin = loop::Loop::now(), later = begin + tcp::HalfOpen::spared;
+    const Unidentified first(1, two.ports[1]);
+    REQUIRE(Two::until([&] { return b.carrier->half_open() == 1; }, [&] { b.turn(begin); }));
+    const Unidentified second(1, two.ports[1]);
+    const FewDescriptors few(1);
+    for (int i = 0; i < 200; ++i) b.turn(later);
+    CHECK(b.carrier->half_open() == 2);
+    CHECK_FALSE(b.carrier->poll_accept_pause());
+    CHECK_FALSE(keeps_awake(*b.carrier));
+}
+
+TEST_CASE("room that is made for a newcomer and is none costs one a pause its place", "[transport][B5]") {
+    Two two;
+    Side& b = two.b;
+    const Time begin = loop::Loop::now(), later = begin + tcp::HalfOpen::spared;
+    std::vector<Unidentified> others;
+    for (int i = 0; i < 4; ++i) others.emplace_back(uint8_t{1}, two.ports[1]);
+    REQUIRE(Two::until([&] { return b.carrier->half_open() == 4; }, [&] { b.turn(begin); }));
+    others.emplace_back(uint8_t{1}, two.ports[1]);
+    const FewDescriptors few(0);
+    const rlimit fewer{3, few.before.rlim_max};  // than are open: it is ENFILE's like
+    REQUIRE(::setrlimit(RLIMIT_NOFILE, &fewer) == 0);
+    for (int i = 0; i < 200; ++i) b.turn(later);
+    CHECK(b.carrier->half_open() == 3);
+    CHECK_FALSE(keeps_awake(*b.carrier));
+    for (int i = 0; i < 200; ++i) b.turn(later + TcpCarrier::accept_pause);
+    CHECK(b.carrier->half_open() == 2);
 }

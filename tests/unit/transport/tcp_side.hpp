@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <catch2/catch_test_macros.hpp>
+#include <cerrno>
 #include <functional>
 #include <map>
 #include <memory>
@@ -92,6 +93,11 @@ class Unidentified {
     }
     Unidentified(Unidentified&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
     int fd() const { return fd_; }
+    bool is_closed() const {
+        char byte = 0;
+        const ssize_t n = ::recv(fd_, &byte, 1, MSG_DONTWAIT);
+        return n == 0 || (n < 0 && errno != EAGAIN);
+    }
     ~Unidentified() {
         if (fd_ >= 0) ::close(fd_);
     }
