@@ -275,7 +275,8 @@ void TcpCarrier::on_ready(Time now, uint64_t id, uint32_t ready, connections::Ca
         conn->is_full = false;
         touch(*conn);
     }
-    if (conn->waits && (ready & (EPOLLHUP | EPOLLERR)) != 0) return drop(*conn);
+    const bool is_idle = conn->waits || (conn->machine && conn->machine->waits_for_key());
+    if (is_idle && (ready & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) return drop(*conn);  // [B10]
     if ((ready & (EPOLLIN | EPOLLHUP | EPOLLERR)) == 0 || conn->is_unread) return;
     if ((ready & (EPOLLHUP | EPOLLERR)) != 0 && conn->machine && !conn->machine->wants_readable())
         conn->machine->on_broken();
@@ -478,6 +479,8 @@ void TcpCarrier::watch(Conn& conn) {
     else
         want = (!conn.machine || conn.machine->wants_readable() ? EPOLLIN : 0u) |
                (conn.machine && conn.machine->wants_writable() && !is_short ? EPOLLOUT : 0u);
+    // Of a connection that is not read nothing else reports the peer's end, which unread bytes may precede.
+    if (!conn.dialled && !conn.connected && !conn.lingers) want |= EPOLLRDHUP;
     if (want == conn.interest) return;
     epoll_event event{want, {.u64 = conn.id}};
     if (::epoll_ctl(epoll_, EPOLL_CTL_MOD, conn.socket.fd(), &event) == 0) {

@@ -94,6 +94,15 @@ TEST_CASE("beyond their share handshakes wait, and wake nobody meanwhile", "[tra
     CHECK(v.turn_until([&] { return v.is_quiet(); }));
 }
 
+TEST_CASE("one that waits for the share and is half-closed is forgotten at once",
+          "[transport][B5][B10][B11]") {
+    Victim v;
+    v.come(8);
+    for (const Unidentified& one : v.others) REQUIRE(::shutdown(one.fd(), SHUT_WR) == 0);
+    REQUIRE(v.turn_until([&] { return v.side.carrier->half_open() == 0; }));
+    CHECK(v.turn_until([&] { return v.is_quiet(); }));
+}
+
 TEST_CASE("what handshakes have taken is forgotten when there were none for a while", "[transport][B11]") {
     Victim v;
     v.come(8);

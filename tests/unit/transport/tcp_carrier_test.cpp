@@ -416,3 +416,20 @@ TEST_CASE("room that is made for a newcomer and is none costs one a pause its pl
     for (int i = 0; i < 200; ++i) b.turn(later + TcpCarrier::accept_pause);
     CHECK(b.carrier->half_open() == 2);
 }
+
+TEST_CASE("a dial that ends while it waits for its key frees its place at once", "[transport][B3][B5]") {
+    Two two;
+    two.introduce_at_a();
+    two.dial();
+    for (int i = 0; i < 200; ++i) two.run([] { return true; });
+    const Time begin = loop::Loop::now();
+    REQUIRE(two.b.carrier->half_open() == 1);
+    CHECK_FALSE(keeps_awake(*two.b.carrier));
+    two.a.carrier->close_all(3, "shutting down");
+    REQUIRE(Two::until([&] { return two.b.carrier->half_open() == 0; },
+                       [&] {
+                           two.a.turn();
+                           two.b.turn(begin);
+                       }));
+    CHECK_FALSE(keeps_awake(*two.b.carrier));
+}
