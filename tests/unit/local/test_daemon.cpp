@@ -10,6 +10,9 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 
 #include "core/check.hpp"
 #include "fake_engine.hpp"
@@ -22,6 +25,17 @@ Time now() {
     timespec t{};
     ::clock_gettime(CLOCK_MONOTONIC, &t);
     return Time(Duration(int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec));
+}
+
+// Of each of its threads: its state, its system call, and where it sleeps in the kernel.
+void print_where_it_hangs(pid_t pid) {
+    const std::string tasks = "/proc/" + std::to_string(pid) + "/task/";
+    for (const auto& task : std::filesystem::directory_iterator(tasks))
+        for (const char* what : {"stat", "syscall", "wchan", "stack"}) {
+            std::ifstream file(task.path() / what);
+            const std::string text(std::istreambuf_iterator<char>(file), {});
+            std::fprintf(stderr, "%s %s: %s\n", task.path().c_str(), what, text.c_str());
+        }
 }
 
 std::string fresh_path() {
@@ -149,6 +163,7 @@ int Child::wait(int seconds) {
         }
         ::usleep(2000);  // sleep: between two looks
     }
+    print_where_it_hangs(pid_);
     ::kill(pid_, SIGKILL);
     ::waitpid(pid_, nullptr, 0);
     reaped_ = true;
