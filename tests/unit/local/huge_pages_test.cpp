@@ -1,5 +1,6 @@
 // Regions in huge pages (MFD_HUGETLB): whole pages of their own size are mapped, replaced and unmapped.
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -22,10 +23,15 @@ namespace {
 constexpr uint64_t huge = 2 << 20;
 constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW;
 
-// Free huge pages for one test: asks the kernel for two more, and gives them back.
+// Free huge pages for one test: asks the kernel for two more, and gives them back. The machine has one pool
+// of them, which another process of these tests might take meanwhile: it waits.
 class HugePages {
   public:
-    HugePages() : before_(read()) { write(before_ + 2); }
+    HugePages() : turn_(::open(path, O_RDONLY | O_CLOEXEC)) {
+        ::flock(turn_.get(), LOCK_EX);
+        before_ = read();
+        write(before_ + 2);
+    }
     ~HugePages() { write(before_); }
     HugePages(const HugePages&) = delete;
     bool any() const {
@@ -56,7 +62,8 @@ class HugePages {
         constexpr int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | 21 << MAP_HUGE_SHIFT;
         return ::mmap(nullptr, huge, PROT_READ | PROT_WRITE, flags, -1, 0);
     }
-    const long before_;
+    const Fd turn_;
+    long before_ = 0;
 };
 
 Fd memfd(uint64_t bytes, unsigned flags = 0) {
