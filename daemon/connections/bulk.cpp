@@ -268,8 +268,13 @@ void BulkConnections::lost(const Closed& closed, Time now) {
                    now);  // the peer has moved to TCP; that it stands is seen here a moment later
     else if (ours && !peer.dialling)
         redial(peer, closed.rtt, now, from);
-    // What swallows UDP may let TCP pass, whatever its pause is.
-    if (ours && !was_tcp && is_silent && wants_tcp(peer)) tcp_schedule_.hasten({peer.known.node, {}}, now);
+    // What swallows UDP may let TCP pass, whatever its pause is. Who stands in has not dialled it yet.
+    const bool may_pass = ours && !was_tcp && wants_tcp(peer) && !peer.tcp_dialling;
+    const Target target{peer.known.node, {}};
+    if (may_pass && peer.we_stand_in)
+        tcp_schedule_.start(target, from);
+    else if (may_pass && is_silent)
+        tcp_schedule_.hasten(target, now);
     push_state(peer, closed.why.reason);
 }
 
@@ -326,7 +331,7 @@ std::string BulkConnections::carrier_why(const Peer& peer) const {
     if (peer.over_tcp()) return {};
     if (!tcp_) return "tcp_bulk is off on this node";
     if (!peer.known.tcp) return "the other node carries no bulk data over TCP";
-    if (!peer.known.dial) return "the other node dials, and knows why";
+    if (!peer.is_ours()) return "the other node dials, and knows why";
     return peer.tcp_why.empty() ? "tcp has not answered yet at " + peer.known.address : peer.tcp_why;
 }
 

@@ -283,6 +283,28 @@ TEST_CASE("who accepts leaves TCP to the peer when that has dialled QUIC meanwhi
     CHECK((f.tcp.dials.empty() && f.quic.dials.empty()));
 }
 
+// What swallows UDP may let TCP pass, and the peer's pause before its next dial may be long.
+TEST_CASE("who accepts dials TCP as well where its QUIC connection ended, and the peer may not know",
+          "[connections][B8][P12]") {
+    for (const bool silent : {true, false}) {
+        CAPTURE(silent);
+        Fixture f;
+        f.introduce(0, true, "there:2", false);
+        f.quic.connect(high, at_ms(1)).receive(preamble_of(incarnation, f.generation += 2, Purpose::bulk));
+        f.turn(1);
+        f.quic.close(f.quic.last, at_ms(5000), "it is silent while transfers wait for it",
+                     silent ? Channels::close_silent : 0, false);
+        for (const int ms : {5000, 5499, 5500}) {
+            f.turn(ms);
+            CHECK(f.tcp.dials.size() == (silent || ms == 5500 ? 1 : 0));
+            CHECK(f.quic.dials.size() == f.tcp.dials.size());
+        }
+        f.refuse(f.tcp, 5501, "tcp refused");
+        for (int ms = 5502; ms < 9000; ms += 10) f.turn(ms);
+        CHECK(f.tcp.dials.size() > 1);
+    }
+}
+
 TEST_CASE("a TCP connection that broke while transfers waited and nothing came has stalled",
           "[connections][B8][P13]") {
     for (const bool silent : {true, false}) {
