@@ -24,12 +24,15 @@ struct ConnRef {
     ngtcp2_crypto_conn_ref glue;
     ngtcp2_conn* conn;
     TlsPeer* session;
+    bool is_quic = false;
 };
 
 namespace {
 
 constexpr long peer_certificates_bytes_max = 8 * 1024;  // nexar's own chains have about 1 KiB
 constexpr int chain_depth_max = 4;
+constexpr size_t client_hello_bytes_max = 4 * 1024;      // nexar's own has about 250 bytes
+constexpr unsigned transport_parameters_extension = 57;  // RFC 9001 section 8.2
 constexpr size_t exported_bytes_max = 1024;
 
 template <auto Free>
@@ -139,10 +142,36 @@ int verify_peer(X509_STORE_CTX* store, void*) {
     return 0;
 }
 
+// Why a message of the peer's handshake is not to be parsed; `body`: without its type and length.
+std::optional<std::string> objection_to(int type, Bytes body) {
+    if (type == SSL3_MT_CLIENT_HELLO && body.size() > client_hello_bytes_max)
+        return "the dialler's handshake begins with " + std::to_string(body.size()) + " bytes; at most " +
+               std::to_string(client_hello_bytes_max) + " are allowed";
+    if (type == SSL3_MT_COMPRESSED_CERTIFICATE)
+        return "the peer shows compressed certificates, which are not allowed";
+    if (type != SSL3_MT_CERTIFICATE) return std::nullopt;
+    const auto checked = check_certificate_message(body);
+    if (checked) return std::nullopt;
+    return "the peer shows " + checked.error().text;
+}
+
 // A message of the peer's handshake, whole, in the library's own buffer, which it parses after this.
 void on_message(int is_written, int, int content, const void* bytes, size_t size, SSL* ssl, void*) {
     if (is_written == 0 && content == SSL3_RT_HANDSHAKE)
         session_of(ssl).on_message(MutableBytes(static_cast<std::byte*>(const_cast<void*>(bytes)), size));
+}
+
+// The library takes a ClientHello without QUIC's parameters for a good one; ngtcp2 goes on without them to a
+// failed assertion of its own.
+int on_client_hello(SSL* ssl, int* alert, void*) {
+    const unsigned char* bytes = nullptr;
+    size_t size = 0;
+    if (!static_cast<ConnRef*>(SSL_get_app_data(ssl))->is_quic ||
+        SSL_client_hello_get0_ext(ssl, transport_parameters_extension, &bytes, &size) == 1)
+        return SSL_CLIENT_HELLO_SUCCESS;
+    session_of(ssl).refuse("the dialler's handshake has no transport parameters, which QUIC needs");
+    *alert = SSL_AD_MISSING_EXTENSION;
+    return SSL_CLIENT_HELLO_ERROR;
 }
 
 // The text for the operators of both nodes: what is wrong and what helps. `offered`: the dialler's first
@@ -256,6 +285,7 @@ Result<std::shared_ptr<TlsContext>> TlsContext::make(const Identity& identity, c
         NEXAR_TRY_VOID(add_anchors(ctx, anchors));
         if (out->has_certificate_) NEXAR_TRY_VOID(use_identity(ctx, chain, key.get()));
     }
+    SSL_CTX_set_client_hello_cb(out->server_, on_client_hello, nullptr);
     SSL_CTX_set_alpn_select_cb(out->server_, select_alpn, nullptr);
     NEXAR_TRY_VOID(out->keep_join_identity(identity));
     return out;
@@ -333,6 +363,7 @@ void TlsPeer::release() {
 TlsSession::TlsSession(std::shared_ptr<TlsContext> context, std::string alpn, std::optional<NodeId> expected)
     : TlsPeer(std::move(context), std::move(alpn), expected) {
     if (!ssl()) return;
+    ref()->is_quic = true;
     ref()->glue.get_conn = [](ngtcp2_crypto_conn_ref* r) { return reinterpret_cast<ConnRef*>(r)->conn; };
     // A dialler with alpn_join shows no certificate, or one that does not matter.
     const int failed = we_dialled() ? ngtcp2_crypto_ossl_configure_client_session(ssl())
@@ -350,24 +381,19 @@ void TlsSession::attach(ngtcp2_conn* conn) {
 }
 
 // The library parses every certificate before verify_peer() is called, and a key of a form that the peer
-// chooses can take it seconds. It has no callback that could refuse a message, but it shows each one in the
+// chooses can take it seconds; and it compares all key shares of a ClientHello with all groups, which of
+// 64 KiB takes 30 ms. It has no callback that could refuse a message before, but it shows each one in the
 // buffer that it will parse: what is refused is overwritten there, so that its parser fails at the first
-// byte.
+// bytes. Of a Certificate message these are then a context longer than all, which must be empty here; of a
+// compressed one an algorithm that does not exist; of a ClientHello a session id that is too long (RFC 8446
+// sections 4.4.2 and 4.1.2, RFC 8879 section 4).
 void TlsPeer::on_message(MutableBytes message) {
     constexpr size_t header_bytes = 4;
     if (message.size() < header_bytes) return;
-    const auto type = std::to_integer<int>(message[0]);
-    if (type != SSL3_MT_CERTIFICATE && type != SSL3_MT_COMPRESSED_CERTIFICATE) return;
     const MutableBytes body = message.subspan(header_bytes);
-    if (type == SSL3_MT_CERTIFICATE) {
-        const auto checked = check_certificate_message(body);
-        if (checked) return;
-        refuse("the peer shows " + checked.error().text);
-    } else {
-        refuse("the peer shows compressed certificates, which are not allowed");
-    }
-    // Of a Certificate message these are a context longer than all, which must be empty here; of a compressed
-    // one an algorithm that does not exist (RFC 8446 section 4.4.2, RFC 8879 section 4).
+    auto why = objection_to(std::to_integer<int>(message[0]), body);
+    if (!why) return;
+    refuse(std::move(*why));
     std::ranges::fill(body, std::byte{0xff});
 }
 

@@ -23,7 +23,7 @@ constexpr uint64_t bytes_per_key_update = 1u << 20;
 
 // Each byte of a handshake may come in a record of its own. Most take less than 4 KiB in all, and a
 // few calls.
-constexpr size_t handshake_bytes_max = 64 * 1024, handshake_bytes_per_call = 2 * 1024;
+constexpr size_t handshake_bytes_max = 16 * 1024, handshake_bytes_per_call = 2 * 1024;
 
 // One system call takes three records of 16,384 bytes: the kernel makes one packet of what it is given at
 // once, of up to 64 KiB with its headers, and its cost is the packet's. Of four it would make two.

@@ -79,6 +79,15 @@ TEST_CASE("a message that is refused is overwritten before it is parsed, others 
     CHECK(refusal.find("does not parse") != std::string::npos);
     CHECK(after(SSL3_MT_COMPRESSED_CERTIFICATE, cut, refusal) == spoilt);
     CHECK(refusal.find("compressed") != std::string::npos);
+    Der hello(4 + 4096);
+    hello[0] = static_cast<std::byte>(SSL3_MT_CLIENT_HELLO);
+    for (const bool is_longer : {false, true}) {
+        if (is_longer) hello.push_back({});
+        quic::TlsPeer acceptor(*context, "", {});
+        acceptor.on_message(hello);
+        CHECK((hello.back() == std::byte{0xff}) == is_longer);
+        CHECK(acceptor.refusal().contains("4097 bytes; at most 4096") == is_longer);
+    }
     quic::TlsPeer peer(*context, "", {});
     peer.on_message({});  // and nothing is read of it
     CHECK(peer.refusal().empty());
