@@ -230,6 +230,8 @@ void BulkConnections::carries(Peer& peer, CarrierKind kind, Time now) {
     if (kind == CarrierKind::quic) {
         peer.dialling.reset();
         if (!wants_tcp(peer)) tcp_schedule_.stop(target);
+        if (was_tcp && peer.tcp_why.empty())
+            peer.tcp_why = "the other node left tcp at " + peer.known.address;
         if (was_tcp && wants_tcp(peer) && !peer.tcp_dialling) tcp_schedule_.failed(target, now);
         return;
     }

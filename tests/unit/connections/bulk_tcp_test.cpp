@@ -305,6 +305,17 @@ TEST_CASE("who accepts dials TCP as well where its QUIC connection ended, and th
     }
 }
 
+TEST_CASE("who dials says that the peer has left TCP", "[connections][B8]") {
+    Fixture f;
+    f.introduce(0);
+    f.answer(f.tcp, 1);
+    f.quic.connect(high, at_ms(5000)).receive(preamble_of(incarnation, f.generation += 2, Purpose::bulk));
+    f.turn(5000);
+    CHECK(f.states.back().carrier_why == "the other node left tcp at there:2");
+    for (int ms = 5001; ms < 5400; ++ms) f.turn(ms);
+    CHECK(f.tcp.dials.size() == 2);  // and tries it again
+}
+
 TEST_CASE("a TCP connection that broke while transfers waited and nothing came has stalled",
           "[connections][B8][P13]") {
     for (const bool silent : {true, false}) {
