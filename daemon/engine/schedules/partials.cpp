@@ -331,7 +331,7 @@ uint64_t wide_scratch(const Work& work) {
     return segment * (1 + (doubles ? 1 + std::bit_width(work.at.nodes()) : 0) + wide_children(work.op));
 }
 
-// `value`: for doubling, which leaves it as it is; the others have it in `memory`.
+// `value`: for doubling, which sends it; the others have it in `memory`.
 Task<> wide_between_nodes(MeshLane& lane, const Work& work, link::Extent value, link::Extent memory) {
     const Arithmetic arithmetic{Dtype::f32, work.at.arithmetic().op};
     const NodeIndex root = work.op.layout->node_of(work.op.descriptor.root);
