@@ -65,7 +65,8 @@ Task<> doubling_all_reduce(Lane& lane, Extents value, Extents result, Arithmetic
     Vector<Extents> sums;
     sums.push_back(std::move(result));
     if (nodes.paired()) sums.push_back(theirs[steps - 1]);
-    co_await done(lane.combine(sums, {theirs[steps - 1], value}, arithmetic, {}));
+    Op& last = lane.combine(std::move(sums), {theirs[steps - 1], value}, arithmetic, {});
+    co_await done(last);
     if (nodes.paired()) lane.send(nodes.twin(), unfold_phase, theirs[steps - 1]);
     co_return ok();
 }

@@ -225,7 +225,7 @@ def suffers(cluster, acts):
 def test_what_is_no_tls_is_ended_and_quic_carries(cluster):
     """[B4] [B8]"""
     suffers(cluster, {closes: "tcp: not connected: ", resets: "Connection reset by peer", sends_garbage: "TLS: wrong version number",
-                      answers_in_http: "TLS: wrong version number", handshakes_without_end: "TLS: excessive message size",
+                      answers_in_http: "TLS: wrong version number", handshakes_without_end: "TLS: the peer's handshake is too long",
                       is_mute: "tcp not answered at "})
 
 

@@ -42,7 +42,8 @@ Task<> all_reduce_schedule(MeshLane& lane, const TwoLevelOp& op, Geometry at) {
     const bool doubles = op.plan.algorithm == Algorithm::doubling_all_reduce && at.bytes() > 0;
     Extents value;
     if (doubles) value = {lane.scratch(at.bytes())};
-    co_await done(lane.job(at.combine(doubles ? Vector<Extents>(1, value) : results, std::move(ins))));
+    Vector<Extents> combined = doubles ? Vector<Extents>(1, value) : results;
+    co_await done(lane.job(at.combine(std::move(combined), std::move(ins))));
     if (doubles)
         co_await collectives::doubling_all_reduce(lane, value, accumulator, at.arithmetic());
     else if (op.plan.algorithm == Algorithm::halving_all_reduce)
