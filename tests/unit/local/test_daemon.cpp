@@ -38,6 +38,16 @@ void print_where_it_hangs(pid_t pid) {
         }
 }
 
+// A thread that ends at the moment of a fork may leave the child a lock of the sanitizer's that nobody gives
+// back: detached threads of earlier tests get a moment. Those that go on do not count.
+void let_threads_end() {
+    const auto threads = [] {
+        const std::filesystem::directory_iterator tasks("/proc/self/task");
+        return std::distance(begin(tasks), end(tasks));
+    };
+    for (int i = 0; threads() > 1 && i < 100; ++i) ::usleep(1000);  // sleep: between two looks
+}
+
 std::string fresh_path() {
     static std::atomic<int> number{0};
     const char* tmp = std::getenv("TMPDIR");
@@ -138,6 +148,7 @@ bool ThreadDaemon::eventually(const std::function<bool()>& condition) {
 }
 
 Child::Child(const std::function<int()>& body) {
+    let_threads_end();
     pid_ = ::fork();
     NEXAR_CHECK(pid_ >= 0);
     if (pid_ != 0) return;
