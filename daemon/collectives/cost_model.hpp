@@ -22,6 +22,10 @@ enum class Algorithm : uint8_t {
 #include "operations.def"
 };
 std::string_view name_of(Algorithm algorithm);
+// What it sends lies in scratch memory that is not written again: neither a step nor its end awaits an ack.
+constexpr bool awaits_no_ack(Algorithm algorithm) {
+    return algorithm == Algorithm::dissemination_barrier || algorithm == Algorithm::doubling_all_reduce;
+}
 
 // Fewest steps; few steps and few bytes; fewest bytes, each step's chunks forwarded as they arrive.
 enum class Family : uint8_t { automatic, doubling, halving, ring };

@@ -98,6 +98,7 @@ Result<void> Execution::start(const OpDescriptor& descriptor, const CountsRef& c
     if (context_.config.sabotage.skip_descriptor_check) op_.agreement.descriptor_hash = 0;
     op_.cls = two_level_.plan.cls;
     op_.chunk_bytes = two_level_.plan.chunk_bytes;
+    op_.acks_may_wait = collectives::awaits_no_ack(two_level_.plan.algorithm);
     NEXAR_TRY_VOID(scratch_.start(tenant, scratch_shape()));
     task_ = body();
     task_.start(context_.executor, &owner_);

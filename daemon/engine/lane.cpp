@@ -76,7 +76,7 @@ void MeshLane::post_recv(Tracked& tracked, NodeIndex from, uint32_t phase, link:
     touched();
     const link::TransferKey key{op_.key, phase_base_ + phase};
     batch_.recvs.push_back({key, op_.peers[from.value], op_.cls, op_.agreement, std::move(memory),
-                            op_.chunk_bytes, reduce, forward});
+                            op_.chunk_bytes, reduce, forward, false, op_.acks_may_wait});
     recv_of_.push_back(&tracked);
 }
 

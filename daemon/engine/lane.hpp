@@ -22,8 +22,9 @@ struct OpOnNode {
     std::span<const link::PeerIndex> peers;  // the group's, by NodeIndex; [self] is not used
     Class cls = Class::small;
     uint32_t chunk_bytes = 0;
-    Vector<RegionPin> pins;  // of the memory of its ranks here [M3]
-    WorkOrigin origin;       // of its jobs: one of the ranks here
+    bool acks_may_wait = false;  // its algorithm awaits none
+    Vector<RegionPin> pins;      // of the memory of its ranks here [M3]
+    WorkOrigin origin;           // of its jobs: one of the ranks here
     // Set: the op has failed, and every later verb fails at once with this error.
     std::optional<Error> stopped;
     // The same for worker threads: set when `stopped` is.

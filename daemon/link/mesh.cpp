@@ -151,6 +151,15 @@ std::vector<GroupId> Mesh::groups_waiting_for(PeerIndex index) const {
 }
 
 void Mesh::flush() {
+    flush(never);
+}
+
+bool Mesh::has_due() const {
+    return impl_->table.has_due();
+}
+
+void Mesh::flush(Time now) {
+    impl_->table.set_time(now);
     // Writing to a peer touches no other one; what it has left continues in on_room().
     impl_->table.take_due(
         [&](PeerTransfers& peer) { impl_->carrier.write(impl_->carrier.peer(peer.index)); });

@@ -75,7 +75,11 @@ class Mesh {
     void release(PeerIndex peer, Account account, size_t bytes);
     void discard_log(PeerIndex peer, const std::string& why);  // it holds what nobody can apply
     const ControlLog* log_of(PeerIndex peer) const;            // null: no such peer
-    void flush();  // acks and grants collected so far leave; called once per turn of its thread
+    // Acks and grants collected so far leave; called once per turn of its thread. With a time: acks that no
+    // sender awaits may wait for more [T6]; when the thread has nothing to do it calls the other one.
+    void flush();
+    void flush(Time now);
+    bool has_due() const;  // lists that have not left
 
     // What waits: transfers that have not ended.
     bool has_transfers() const;

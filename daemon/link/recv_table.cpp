@@ -46,6 +46,7 @@ Recv* RecvTable::post(PeerTransfers& peer, RecvSpec&& spec, uint64_t handle, Sen
     r.finished = 0;
     r.mismatch_reported = r.needs_grant = r.grant_pending = false;
     r.anew = spec.anew;
+    r.ack_may_wait = spec.ack_may_wait;
     r.applied.reset(r.chunks);
     r.reduce = spec.reduce;
     r.forward = forward != nullptr ? Weak<Send>(*forward) : Weak<Send>();
@@ -127,7 +128,7 @@ bool RecvTable::mark_applied(Recv& recv, uint32_t chunk) {
 
 void RecvTable::complete(Recv& recv) {
     PeerTransfers& peer = *recv.peer;
-    if (recv.anew && recv.grant_pending) acknowledge(peer, {recv.key, 0, recv.chunks});
+    if (recv.anew && recv.grant_pending) acknowledge_now(peer, {recv.key, 0, recv.chunks});
     peer.tombstones.add(recv.key, {recv.chunks, peer.generation, peer.batches_sent + 1});
     state_->emit(MeshEvent::Kind::done, recv.handle, peer, recv.key);
     release(recv);
@@ -178,6 +179,10 @@ void RecvTable::acknowledge(Recv& recv, uint32_t chunk) {
     if (!peer.connected) return;  // the sender will ask
     // Its grant will state it. An ack before it would be added to those of the retracted receive.
     if (recv.anew && recv.grant_pending) return;
+    if (recv.ack_may_wait)
+        peer.due.acked_bytes += recv.payload_of(chunk);
+    else
+        peer.due.ack_is_awaited = true;
     if (recv.ack_batch == peer.ack_batch) {
         ChunkRange& newest = peer.due.acks[recv.ack_at];
         if (newest.first + newest.count == chunk) {
@@ -200,11 +205,16 @@ void RecvTable::acknowledge_again(PeerTransfers& peer, const TransferKey& key, T
     stone.generation = peer.generation;
     stone.ack_batch = peer.batches_sent + 1;
     peer.tombstones.answered(key, stone);
-    acknowledge(peer, {key, first, count});
+    acknowledge_now(peer, {key, first, count});
+}
+
+void RecvTable::acknowledge_now(PeerTransfers& peer, const ChunkRange& range) {
+    peer.due.ack_is_awaited = true;
+    acknowledge(peer, range);
 }
 
 void RecvTable::acks_taken(PeerTransfers& peer) {
-    peer.due.acks.clear();
+    peer.due.clear_acks();
     ++peer.batches_sent;
     ++peer.ack_batch;
 }
@@ -228,7 +238,7 @@ Grant RecvTable::take_grant(Recv& recv) {
 
 void RecvTable::end_generation(PeerTransfers& peer) {
     for (Recv* r = peer.recvs.front(); r != nullptr; r = peer.recvs.after(*r)) r->grant_pending = false;
-    peer.due.acks.clear();
+    peer.due.clear_acks();
     peer.due.nacks.clear();
     peer.due.grants.clear();
     ++peer.ack_batch;

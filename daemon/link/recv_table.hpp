@@ -64,6 +64,7 @@ class RecvTable {
     void refuse(PeerTransfers& peer, const ChunkHeader& header);
     void acknowledge(Recv& recv, uint32_t chunk);
     void acknowledge(PeerTransfers& peer, const ChunkRange& range);
+    void acknowledge_now(PeerTransfers& peer, const ChunkRange& range);
     void acknowledge_again(PeerTransfers& peer, const TransferKey& key, Tombstones::Stone stone,
                            uint32_t first, uint32_t count);
 

@@ -138,6 +138,7 @@ struct Recv : Transfer {
     bool anew = false;           // as are all its grants
     bool needs_grant = false;    // so it is granted again in every generation
     bool grant_pending = false;  // it is in Due::grants
+    bool ack_may_wait = false;   // as RecvSpec's
     uint64_t ack_batch = 0;      // of PeerTransfers::ack_batch: our newest range is Due::acks[ack_at]
     size_t ack_at = 0;
     Hook<Recv> of_peer, of_op;

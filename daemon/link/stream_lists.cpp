@@ -10,7 +10,7 @@ static_assert(Due::ranges_max + class_count <= ranges_per_frame, "a batch of ack
 void StreamWriter::write_lists(StreamPeer& peer) {
     if (peer.channel == nullptr) return;
     Due& due = peer.transfers->due;
-    if (!due.acks.empty()) {
+    if (state_->table->acks_leave(*peer.transfers)) {
         write_ranges(peer, FrameKind::ack, due.acks, 0);
         state_->table->recvs.acks_taken(*peer.transfers);
     }

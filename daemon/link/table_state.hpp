@@ -41,6 +41,7 @@ struct TableState {
     Slab<Recv> recv_rows;
     OpIndex ops;
     std::vector<PeerTransfers*> due_peers;  // each once
+    Time now = never;                       // of the latest flush; never: no ack may wait
 };
 
 }  // namespace nexar::link

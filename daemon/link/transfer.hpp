@@ -130,6 +130,8 @@ struct RecvSpec {
     std::optional<size_t> forward;
     // An earlier receive of this key was retracted: chunks that it has acknowledged must be sent again, too.
     bool anew = false;
+    // The sender awaits no acknowledgement: it may wait for more of them [T6].
+    bool ack_may_wait = false;
 };
 
 }  // namespace nexar::link

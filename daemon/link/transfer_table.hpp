@@ -37,12 +37,18 @@ class TransferTable {
     // room stays in Due::ready: its carrier takes it when there is room.
     template <class F>
     void take_due(F&& f) {
+        size_t kept = 0;
         for (PeerTransfers* peer : state_.due_peers) {
             f(*peer);
-            peer->is_due = false;
+            peer->is_due = !peer->due.acks.empty();  // they wait for more
+            if (peer->is_due) state_.due_peers[kept++] = peer;
         }
-        state_.due_peers.clear();
+        state_.due_peers.resize(kept);
     }
+    // `never`: acks that no sender awaits leave at once.
+    void set_time(Time now) { state_.now = now; }
+    bool has_due() const { return !state_.due_peers.empty(); }
+    bool acks_leave(PeerTransfers& peer) { return peer.due.acks_leave(state_.now); }
     bool has_transfers() const { return state_.ops.size() > 0; }
     TransferStats stats_of(const PeerTransfers& peer) const;
     void check_invariants() const;  // for tests; walks everything

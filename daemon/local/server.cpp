@@ -582,6 +582,7 @@ void Server::complete(SessionId session, uint64_t ticket, const engine::Outcome&
     if (auto fault = faulted ? row->session->fault() : std::nullopt)
         (instead = outcome)->error = std::move(*fault);
     row->session->core()->complete(ticket, instead ? *instead : outcome);
+    completed_ = true;
     update_busy(*row);
 }
 

@@ -122,6 +122,8 @@ class Server final : public engine::Clients {
     void complete(SessionId session, uint64_t ticket, const engine::Outcome& outcome) override;
     void group_opened(SessionId session, uint64_t ticket, const Result<engine::GroupInfo>& info) override;
     void stage_done(SessionId session, uint64_t ticket, uint32_t done) override;
+    // Operations have completed since the last call: threads of clients may go on.
+    bool take_completed() { return std::exchange(completed_, false); }
 
   private:
     static constexpr size_t unmapping_threads_max = 8;  // users who free much wait for each other beyond it
@@ -212,6 +214,7 @@ class Server final : public engine::Clients {
     uint32_t busy_ = 0;       // sessions with an operation in flight
     uint64_t sleep_ = 0;      // the number of the loop's last one
     bool any_ended_ = false;  // since the last sweep()
+    bool completed_ = false;  // since the last take_completed()
     uint64_t next_session_ = 1;
     std::vector<SessionId> faulted_;  // whose memory is to be looked at
     Time last_tick_{};                // zero before the first tick

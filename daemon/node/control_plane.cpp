@@ -65,13 +65,21 @@ bool ControlPlane::send(Time now) {
     connections_.settle(now);
     read_connections(now);
     read_mesh(now);  // what was posted may have been there already
-    mesh_.flush();
-    bool work = false;
-    if (port_->wants_writable())
-        port_->on_writable(now);
-    else
-        work = port_->flush(now);
+    mesh_.flush(now);
+    const bool work = flush_port(now);
     return std::exchange(reported_, false) || work;
+}
+
+void ControlPlane::send_acks(Time now) {
+    if (!mesh_.has_due()) return;
+    mesh_.flush();
+    flush_port(now);
+}
+
+bool ControlPlane::flush_port(Time now) {
+    if (!port_->wants_writable()) return port_->flush(now);
+    port_->on_writable(now);
+    return false;
 }
 
 void ControlPlane::on_quic_event(Time now, const quic::Event& event) {

@@ -58,6 +58,7 @@ class ControlPlane final : public engine::MeshPort, public engine::PeerPort {
     // answer and the acknowledgement of its question share a packet. True: there was work.
     bool receive(Time now);
     bool send(Time now);
+    void send_acks(Time now);                                                  // what send() has let wait
     std::optional<PeerIndex> poll_sent() { return connections_.poll_sent(); }  // [F2]
     Time wake_at() const;
     int fd() const { return port_->fd(); }
@@ -104,6 +105,7 @@ class ControlPlane final : public engine::MeshPort, public engine::PeerPort {
     ControlPlane(Config config, std::unique_ptr<transport::QuicPort> port, JoinServer* join_server,
                  PlaneListener& listener, Log& log, Time now);
     void on_quic_event(Time now, const quic::Event& event);
+    bool flush_port(Time now);
     void read_connections(Time now);
     void read_mesh(Time now);
     void read_message(Time now, const link::MeshEvent& event);

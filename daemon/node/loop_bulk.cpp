@@ -64,6 +64,10 @@ bool LoopBulk::send(Time now) {
     return work;
 }
 
+void LoopBulk::send_acks(Time now) {
+    if (endpoint_) endpoint_->send_acks(now);
+}
+
 std::optional<shards::Event> LoopBulk::poll_event() {
     if (events_.empty()) return {};
     std::optional<shards::Event> out(std::move(events_.front()));

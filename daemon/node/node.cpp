@@ -11,7 +11,8 @@
 namespace nexar::node {
 namespace {
 
-constexpr int steps_per_turn = 16;  // then libuv polls the other descriptors
+constexpr Duration ack_patience{25'000};  // without work, before acks leave that no sender awaits
+constexpr int steps_per_turn = 16;        // then libuv polls the other descriptors
 constexpr const char* status_alone = "in no cluster: groups of this host only";
 
 }  // namespace
@@ -278,12 +279,16 @@ Time Node::turn() {
         const Time began = now;
         const bool worked = step(now);
         now = loop::Loop::now();
-        if (worked)
+        if (worked) {
             lookout_.worked(began, now);
-        else
+            if (member_ && member_->gives_way(now)) wait_policy_.yield(now, yields_may_pay());
+        } else {
+            if (member_ && lookout_.idle(now) >= ack_patience) member_->send_acks(now);
             idles = !lookout_.looks(now) || !wait_policy_.yield(now, yields_may_pay());
+        }
     }
     if (!idles) return now;
+    if (member_) member_->send_acks(now);
     sleeping_ = true;
     wakeup_.announce_sleep();
     const bool is_idle = !member_ || member_->prepare_to_sleep();

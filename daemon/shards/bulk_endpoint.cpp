@@ -49,7 +49,8 @@ BulkEndpoint::BulkEndpoint(const BulkEndpointConfig& config, std::unique_ptr<tra
       tcp_(std::move(tcp)),
       mesh_(config.mesh),
       carrier_(port_->endpoint(), port_->local()),
-      connections_(bulk_config(config), carrier_, mesh_, tcp_.get()) {}
+      connections_(bulk_config(config), carrier_, mesh_, tcp_.get()),
+      acks_wait_(config.acks_wait) {}
 
 void BulkEndpoint::apply(Time now, Command command) {
     if (auto* batch = std::get_if<link::Batch>(&command))
@@ -97,7 +98,7 @@ size_t BulkEndpoint::drain(Time now, Listener& listener) {
     while (auto state = connections_.poll_event()) listener.on_event(std::move(*state));
     if (const auto pause = tcp_ ? tcp_->poll_accept_pause() : std::nullopt)
         listener.on_event(AcceptPause{*pause});
-    mesh_.flush();
+    flush_mesh(now);
     while (auto event = mesh_.poll_event()) {
         if (event->kind == link::MeshEvent::Kind::peer_garbage)
             connections_.on_garbage(event->peer, event->text);
@@ -108,14 +109,28 @@ size_t BulkEndpoint::drain(Time now, Listener& listener) {
 }
 
 bool BulkEndpoint::send(Time now) {
-    mesh_.flush();  // what was posted since receive()
+    flush_mesh(now);  // what was posted since receive()
+    return flush_ports(now) > 0 || has_received();
+}
+
+void BulkEndpoint::send_acks(Time now) {
+    if (!mesh_.has_due()) return;
+    mesh_.flush();
+    flush_ports(now);
+}
+
+void BulkEndpoint::flush_mesh(Time now) {
+    acks_wait_ ? mesh_.flush(now) : mesh_.flush();
+}
+
+size_t BulkEndpoint::flush_ports(Time now) {
     size_t work = 0;
     if (port_->wants_writable())
         port_->on_writable(now);
     else
         work += port_->flush(now) ? 1u : 0u;
     if (tcp_) work += tcp_->flush(now, connections_.events()) ? 1u : 0u;
-    return work > 0 || has_received();
+    return work;
 }
 
 // Datagrams without an event count as work: the rest of their chunk is still in flight.

@@ -35,6 +35,7 @@ struct BulkEndpointConfig {
     bool tcp_plain = false;        // and without encryption, where the other end wants that too
     Duration handshake_share{};    // TcpCarrier::Options
     size_t turn_bytes = SIZE_MAX;  // the same
+    bool acks_wait = false;        // its owner calls send_acks() when it has nothing else to do [T6]
 };
 
 // What the control loop asks of it; connections::KnownPeer is one more.
@@ -90,7 +91,8 @@ class BulkEndpoint {
     size_t receive(Time now, Listener& listener, bool looks_at_udp = true);
     // The end of the turn: what apply() and receive() have caused to be sent. True: something was.
     bool send(Time now);
-    void close(Time now);  // says goodbye on all connections
+    void send_acks(Time now);  // what send() has let wait
+    void close(Time now);      // says goodbye on all connections
 
     Time wake_at() const;
     int udp_fd() const { return port_->fd(); }
@@ -107,6 +109,8 @@ class BulkEndpoint {
     BulkEndpoint(const BulkEndpointConfig& config, std::unique_ptr<transport::QuicPort> port,
                  std::unique_ptr<transport::TcpCarrier> tcp);
     size_t drain(Time now, Listener& listener);
+    void flush_mesh(Time now);
+    size_t flush_ports(Time now);
     bool has_received();
 
     std::unique_ptr<transport::QuicPort> port_;
@@ -114,6 +118,7 @@ class BulkEndpoint {
     link::Mesh mesh_;
     transport::QuicCarrier carrier_;
     connections::BulkConnections connections_;
+    const bool acks_wait_;
     uint64_t datagrams_received_ = 0;  // the socket's count at the last has_received()
 };
 

@@ -59,7 +59,11 @@ class Host::Port final : public engine::MeshPort {
 };
 
 Host::Host(Cluster& cluster, uint32_t index, uint32_t identity, uint64_t counter)
-    : tenants(cluster.shape.tenants), cluster_(cluster), index_(index), pump_scheduled_(meshes_per_host) {
+    : tenants(cluster.shape.tenants),
+      cluster_(cluster),
+      index_(index),
+      pump_scheduled_(meshes_per_host),
+      acks_scheduled_(meshes_per_host) {
     for (size_t i = 0; i < id.bytes.size(); ++i)
         id.bytes[i] = static_cast<uint8_t>(identity * 37 + i * 11 + 1);
     incarnation = {counter, index + 100};
@@ -200,10 +204,23 @@ void Host::schedule_pump(size_t mesh) {
     cluster_.clock.after(Duration{0}, [this, mesh] { pump(mesh); });
 }
 
+// As the control loop, which sends them when it has had nothing to do for so long [T6].
+void Host::schedule_acks(size_t mesh) {
+    if (acks_scheduled_[mesh]) return;
+    acks_scheduled_[mesh] = true;
+    cluster_.clock.after(Duration{25'000}, [this, mesh] {
+        acks_scheduled_[mesh] = false;
+        if (dead) return;
+        meshes[mesh]->flush();
+        meshes[mesh]->check_invariants();
+    });
+}
+
 void Host::pump(size_t mesh) {
     pump_scheduled_[mesh] = false;
     if (dead) return;
-    meshes[mesh]->flush();
+    meshes[mesh]->flush(cluster_.clock.now());
+    if (meshes[mesh]->has_due()) schedule_acks(mesh);
     meshes[mesh]->check_invariants();
     if (mesh > 0) cluster_.maybe_move(index_);
     if (mesh == 0 && after_flush) after_flush();

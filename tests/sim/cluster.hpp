@@ -80,6 +80,7 @@ class Host final : engine::Clients, engine::Workers, engine::PeerPort {
     std::function<void(link::PeerIndex)> on_append, on_arrival;  // of a message of the control log; or none
     std::function<void(link::PeerIndex)> close;  // the connection, after its control log was discarded
     void schedule_pump(size_t mesh);
+    void schedule_acks(size_t mesh);
 
     void pump(size_t mesh);
     void after_input();
@@ -106,7 +107,7 @@ class Host final : engine::Clients, engine::Workers, engine::PeerPort {
     uint32_t index_;
     std::unique_ptr<Log> log_;
     std::vector<std::unique_ptr<Port>> ports_;
-    std::vector<bool> pump_scheduled_;
+    std::vector<bool> pump_scheduled_, acks_scheduled_;
     Time woken_at_ = never;
 };
 

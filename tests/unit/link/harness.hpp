@@ -128,7 +128,7 @@ class Net {
 
     // Delivers a random piece of a random stream. False: nothing is in flight, also after a flush.
     bool step() {
-        if (random.one_in(4)) flush();
+        if (random.one_in(4)) random.one_in(2) ? flush() : flush_some();
         if (deliver_random()) return true;
         flush();
         return deliver_random();
@@ -142,6 +142,15 @@ class Net {
     void flush() {
         for (size_t i = 0; i < meshes.size(); ++i) {
             meshes[i]->flush();
+            meshes[i]->check_invariants();
+            collect(i);
+        }
+    }
+    // As threads do that have more to do: acks that no sender awaits may wait [T6].
+    void flush_some() {
+        now += Duration(static_cast<int64_t>(random.below(500'000)));
+        for (size_t i = 0; i < meshes.size(); ++i) {
+            meshes[i]->flush(now);
             meshes[i]->check_invariants();
             collect(i);
         }
@@ -179,6 +188,7 @@ class Net {
     std::vector<std::pair<size_t, std::vector<std::byte>>> messages;
     std::vector<std::pair<size_t, bool>> discarded;  // control logs: at which node, and by its peer
     size_t rooms = 0;
+    Time now{Duration{1'000'000'000}};
     size_t slow_class = class_count;
     size_t piece_max = 4096;
 
@@ -332,6 +342,7 @@ inline RecvSpec recv_spec(const TransferKey& k, size_t from, const Memory& memor
     r.agreement = {11, 22};
     r.memory = memory.extents();
     r.chunk_bytes = chunk_bytes;
+    r.ack_may_wait = k.op.op % 2 == 0;
     if (reduce) r.reduce = RecvSpec::Reduce{Dtype::u32, ReduceOp::sum};
     return r;
 }

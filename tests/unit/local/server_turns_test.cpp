@@ -127,3 +127,15 @@ TEST_CASE(
     }
     CHECK_FALSE(server.take(0));
 }
+
+TEST_CASE("a turn that has completed an operation is known as one, once", "[K36]") {
+    StillServer server;
+    Client client(server, server.path);
+    const SessionId session(1), gone(2);
+    CHECK_FALSE(server->take_completed());
+    server->complete(gone, 1, {});
+    CHECK_FALSE(server->take_completed());
+    server->complete(session, 1, {});
+    CHECK(server->take_completed());
+    CHECK_FALSE(server->take_completed());
+}
