@@ -6,9 +6,25 @@
 
 namespace nexar::quic {
 
+constexpr uint8_t unexpected_message_alert = 10;  // RFC 8446 section 6
+
 struct Callbacks {
     static Connection& self(void* user) { return *static_cast<Connection*>(user); }
 
+    // The glue gives the TLS library the bytes without their level.
+    static int recv_crypto_data(ngtcp2_conn* conn, ngtcp2_encryption_level level, uint64_t offset,
+                                const uint8_t* data, size_t size, void* user) {
+        TlsSession& tls = self(user).tls_;
+        const int failed = tls.take(level, size)
+                               ? ngtcp2_crypto_recv_crypto_data_cb(conn, level, offset, data, size, user)
+                               : NGTCP2_ERR_CRYPTO;
+        if (!tls.is_misplaced()) return failed;
+        ngtcp2_conn_set_tls_alert(conn, unexpected_message_alert);
+        return NGTCP2_ERR_CRYPTO;
+    }
+    static int recv_rx_key(ngtcp2_conn*, ngtcp2_encryption_level level, void* user) {
+        return self(user).tls_.change_level(level) ? 0 : NGTCP2_ERR_CALLBACK_FAILURE;
+    }
     static int handshake_completed(ngtcp2_conn*, void* user) {
         // The accepting side has verified the dialler's Finished by now.
         if (!self(user).we_dialled()) self(user).has_opened_ = true;
@@ -69,7 +85,8 @@ struct Callbacks {
         ngtcp2_callbacks c{};
         c.client_initial = ngtcp2_crypto_client_initial_cb;
         c.recv_client_initial = ngtcp2_crypto_recv_client_initial_cb;
-        c.recv_crypto_data = ngtcp2_crypto_recv_crypto_data_cb;
+        c.recv_crypto_data = recv_crypto_data;
+        c.recv_rx_key = recv_rx_key;
         c.encrypt = ngtcp2_crypto_encrypt_cb;
         c.decrypt = ngtcp2_crypto_decrypt_cb;
         c.hp_mask = ngtcp2_crypto_hp_mask_cb;

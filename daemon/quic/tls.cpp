@@ -143,12 +143,14 @@ int verify_peer(X509_STORE_CTX* store, void*) {
 }
 
 // Why a message of the peer's handshake is not to be parsed; `body`: without its type and length.
-std::optional<std::string> objection_to(int type, Bytes body) {
+std::optional<std::string> objection_to(int type, Bytes body, bool is_quic) {
     if (type == SSL3_MT_CLIENT_HELLO && body.size() > client_hello_bytes_max)
         return "the dialler's handshake begins with " + std::to_string(body.size()) + " bytes; at most " +
                std::to_string(client_hello_bytes_max) + " are allowed";
     if (type == SSL3_MT_COMPRESSED_CERTIFICATE)
         return "the peer shows compressed certificates, which are not allowed";
+    if (type == SSL3_MT_NEWSESSION_TICKET && is_quic)  // over a byte stream tcp/ refuses them
+        return "the peer sends session tickets, which are not allowed";
     if (type != SSL3_MT_CERTIFICATE) return std::nullopt;
     const auto checked = check_certificate_message(body);
     if (checked) return std::nullopt;
@@ -376,22 +378,42 @@ TlsSession::~TlsSession() {
     if (glue_) ngtcp2_crypto_ossl_ctx_del(glue_);
 }
 
+bool TlsSession::take(int level, uint64_t bytes) {
+    taken_bytes_ += bytes;
+    return level == level_ || refuse_level();
+}
+
+// Bytes behind the message that changed the level belong to the level before. The library sees them only if
+// they are in the message's own buffer of the glue; others it would read as the next level's.
+bool TlsSession::change_level(int level) {
+    level_ = level;
+    return taken_bytes_ == message_bytes() || refuse_level();
+}
+
+bool TlsSession::refuse_level() {
+    refuse("the peer sent bytes of its handshake at another encryption level than theirs");
+    is_misplaced_ = true;
+    return false;
+}
+
 void TlsSession::attach(ngtcp2_conn* conn) {
     ref()->conn = conn;
 }
 
 // The library parses every certificate before verify_peer() is called, and a key of a form that the peer
-// chooses can take it seconds; and it compares all key shares of a ClientHello with all groups, which of
-// 64 KiB takes 30 ms. It has no callback that could refuse a message before, but it shows each one in the
-// buffer that it will parse: what is refused is overwritten there, so that its parser fails at the first
-// bytes. Of a Certificate message these are then a context longer than all, which must be empty here; of a
-// compressed one an algorithm that does not exist; of a ClientHello a session id that is too long (RFC 8446
-// sections 4.4.2 and 4.1.2, RFC 8879 section 4).
+// chooses can take it seconds; it compares all key shares of a ClientHello with all groups, which of 64 KiB
+// takes 30 ms; and it makes a session of each ticket. It has no callback that could refuse a message before,
+// but it shows each one in the buffer that it will parse: what is refused is overwritten there, so that its
+// parser fails at the first bytes. Of a Certificate message these are then a context longer than all, which
+// must be empty here; of a compressed one an algorithm that does not exist; of a ClientHello a session id
+// that is too long; of a ticket lengths beyond its end (RFC 8446 sections 4.4.2, 4.1.2 and 4.6.1, RFC 8879
+// section 4).
 void TlsPeer::on_message(MutableBytes message) {
     constexpr size_t header_bytes = 4;
+    message_bytes_ += message.size();
     if (message.size() < header_bytes) return;
     const MutableBytes body = message.subspan(header_bytes);
-    auto why = objection_to(std::to_integer<int>(message[0]), body);
+    auto why = objection_to(std::to_integer<int>(message[0]), body, ref_->is_quic);
     if (!why) return;
     refuse(std::move(*why));
     std::ranges::fill(body, std::byte{0xff});

@@ -79,6 +79,7 @@ class TlsPeer {
     bool verify(PeerChain chain);
     void on_message(MutableBytes message);  // with its type and length; before the library parses it
     void refuse(std::string why);
+    uint64_t message_bytes() const { return message_bytes_; }
     const TlsContext& context() const { return *context_; }
     bool we_dialled() const { return !dial_alpn_.empty(); }
     const std::string& dial_alpn() const { return dial_alpn_; }
@@ -99,6 +100,7 @@ class TlsPeer {
     PeerChain peer_chain_;                         // empty until verified_
     std::optional<WallSeconds> peer_valid_until_;  // see peer_valid_until()
     std::string refusal_;                          // the first reason; empty: not refused
+    uint64_t message_bytes_ = 0;                   // of all that on_message() has seen
 };
 
 // The same, of a QUIC connection.
@@ -111,8 +113,20 @@ class TlsSession : public TlsPeer {
     void attach(ngtcp2_conn* conn);  // before the first packet
     void* native_handle() const { return glue_; }
 
+    // Each byte of the peer's handshake belongs to one encryption level (RFC 9001 section 4.1.3): the one
+    // that the TLS library reads when the byte arrives. `level`: ngtcp2's number of it. False: the peer broke
+    // that rule, and the connection must end.
+    bool take(int level, uint64_t bytes);  // before the library gets them
+    bool change_level(int level);  // when the library has made the keys of the level that it reads next
+    bool is_misplaced() const { return is_misplaced_; }
+
   private:
+    bool refuse_level();  // returns false
+
     ngtcp2_crypto_ossl_ctx* glue_ = nullptr;  // ngtcp2's view of ssl(); null: not ok()
+    int level_ = 0;                           // at which the library reads; 0: Initial
+    uint64_t taken_bytes_ = 0;                // of the peer's handshake
+    bool is_misplaced_ = false;               // some came at another level than theirs
 };
 
 // The TLS library's generator, as a RandomSource.

@@ -171,7 +171,7 @@ std::optional<TcpListener::Accepted> TcpListener::accept() {
 
 bool TcpListener::has_waiting() const {
     pollfd listener{fd_, POLLIN, 0};
-    return ::poll(&listener, 1, 0) != 0;
+    return ::poll(&listener, 1, 0) > 0;
 }
 
 }  // namespace nexar::transport

@@ -52,14 +52,50 @@ inline void encrypt(const EVP_CIPHER* cipher, const Octets& key, const uint8_t* 
     EVP_CIPHER_CTX_free(ctx);
 }
 
-// `hello`: the handshake message, with its type and length.
+// TLS 1.3, one suite, X25519 and a share of it, this protocol, these QUIC parameters (null: none at all);
+// padded to at least so many bytes (RFC 7685).
+inline Octets client_hello(std::string_view alpn, const Octets* parameters, size_t bytes = 0) {
+    Octets extensions{0x00, 0x2b, 0x00, 0x03, 0x02, 0x03, 0x04,                     // supported_versions
+                      0x00, 0x0d, 0x00, 0x04, 0x00, 0x02, 0x04, 0x03,               // signature_algorithms
+                      0x00, 0x0a, 0x00, 0x04, 0x00, 0x02, 0x00, 0x1d,               // supported_groups
+                      0x00, 0x33, 0x00, 0x26, 0x00, 0x24, 0x00, 0x1d, 0x00, 0x20};  // key_share
+    const auto append = [&](auto... octets) { (extensions.push_back(static_cast<uint8_t>(octets)), ...); };
+    for (uint8_t i = 0; i < 32; ++i) append(9 + i);
+    const size_t n = alpn.size();
+    append(0x00, 0x10, 0x00, n + 3, 0x00, n + 1, n);
+    extensions.insert(extensions.end(), alpn.begin(), alpn.end());
+    if (parameters) {
+        append(0x00, 0x39, 0x00, parameters->size());
+        extensions.insert(extensions.end(), parameters->begin(), parameters->end());
+    }
+    constexpr size_t rest_bytes = 47, extension_head_bytes = 4;  // of the message; of an extension
+    const size_t padded = rest_bytes + extensions.size() + extension_head_bytes;
+    if (bytes >= padded) {
+        const size_t padding = bytes - padded;
+        append(0x00, 0x15, padding >> 8, padding);
+        extensions.resize(extensions.size() + padding);
+    }
+    Octets out{0x01, 0x00};
+    const auto length = [&](size_t size) {
+        out.insert(out.end(), {static_cast<uint8_t>(size >> 8), static_cast<uint8_t>(size)});
+    };
+    length(rest_bytes - 4 + extensions.size());
+    out.insert(out.end(), {0x03, 0x03});
+    out.insert(out.end(), 32, 0x55);                                    // random
+    out.insert(out.end(), {0x00, 0x00, 0x02, 0x13, 0x01, 0x01, 0x00});  // no session, a suite
+    length(extensions.size());
+    out.insert(out.end(), extensions.begin(), extensions.end());
+    return out;
+}
+
+// `hello`: the handshake message, with its type and length, and what may follow it.
 inline std::vector<std::byte> initial_packet(const Octets& hello) {
     static const Octets salt{0x38, 0x76, 0x2c, 0xf7, 0xf5, 0x59, 0x34, 0xb3, 0x4d, 0x17,
                              0x9a, 0xe6, 0xa4, 0xc8, 0x0c, 0xad, 0xcc, 0xbb, 0x7f, 0x0a};
     const Octets dcid{1, 2, 3, 4, 5, 6, 7, 8}, scid{8, 7, 6, 5, 4, 3, 2, 1};
     const Octets secret = expand(hmac_sha256(salt, dcid), "client in", 32);
     Octets nonce = expand(secret, "quic iv", 12);  // of packet 0
-    constexpr size_t payload_bytes = 1180;
+    const size_t payload_bytes = std::max<size_t>(1180, hello.size() + 4);
     const auto two = [](size_t n) {  // a variable-length integer of two bytes (RFC 9000 section 16)
         return std::array{static_cast<uint8_t>(0x40 | n >> 8), static_cast<uint8_t>(n)};
     };
