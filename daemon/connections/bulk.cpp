@@ -28,12 +28,6 @@ std::string cut_off_text(const std::string& where, Duration silence) {
            " ms: let the firewalls of both hosts pass that port, both ways (nexarctl doctor shows which)";
 }
 
-// It broke, or was found silent here: on a path that passes one way only, or swallows everything for a while,
-// the peer sees none of that before it has something to send.
-bool may_be_unknown_to_peer(const ClosedBy& why) {
-    return !why.by_peer && (why.code == 0 || why.code == Channels::close_silent);
-}
-
 }  // namespace
 
 BulkConnections::BulkConnections(const BulkConfig& config, Carrier& quic, link::Mesh& mesh, Carrier* tcp)
@@ -61,9 +55,14 @@ void BulkConnections::introduce(const KnownPeer& known, Time now) {
     schedule_.add(target, 1);
     tcp_schedule_.add(target, 1);
     // Another control connection to the same place is no sign that TCP passes there: its pause goes on [B8].
-    const bool tcp_first = wants_tcp(peer) && !(same_path && tcp_schedule_.is_waiting(target));
-    if (tcp_first && !peer.over_tcp() && !peer.tcp_dialling) tcp_schedule_.start(target, now);
-    if (known.dial && !peer.up && !peer.dialling) start_quic(peer, tcp_first, {}, now);
+    // Who accepts has begun to wait before.
+    const bool goes_on = same_path || !known.dial;
+    const Time from = known.dial ? now : now + config_.first_patience;
+    const bool tcp_first = wants_tcp(peer) && !(goes_on && tcp_schedule_.is_waiting(target));
+    if (tcp_first && !peer.over_tcp() && !peer.tcp_dialling) tcp_schedule_.start(target, from);
+    const bool waits = !known.dial && schedule_.is_waiting(target);
+    if (!peer.up && !peer.dialling && !waits) start_quic(peer, tcp_first, {}, from);
+    if (!is_known && !peer.up) push_state(peer);
     const auto [first, last] = waiting_.equal_range(known.node);
     std::vector<Opened> waited;
     for (auto it = first; it != last; ++it) waited.push_back(it->second);
@@ -140,7 +139,8 @@ void BulkConnections::on_time(Time now) {
     while (channels_.poll_written()) {
     }
     note_answers();
-    while (const auto target = schedule_.unanswered(now)) dial_failed(*find(target->node), now);
+    while (const auto target = schedule_.unanswered(now))
+        dial_failed(*find(target->node), "not answered", now);
     while (const auto target = tcp_schedule_.unanswered(now))
         tcp_failed(*find(target->node), "tcp not answered", now);
     dial_tcp_due(now);
@@ -174,23 +174,26 @@ void BulkConnections::judge(const BulkWatch::Judged& judged) {
 void BulkConnections::dial_due(Time now) {
     while (const auto due = schedule_.poll_due(now)) {
         Peer& peer = *find(due->target.node);
+        if (peer.dialling) channels_.abandon(*peer.dialling);
         const auto id = channels_.dial(now, peer.known.address, peer.known.node);
         if (id)
             peer.dialling = *id;
         else
-            dial_failed(peer, now);
+            dial_failed(peer, id.error().text, now);
     }
 }
 
 // A dial that was to replace a connection in use: that one goes on, and the dial is repeated. While QUIC does
 // not carry either, there is no reason to spare TCP.
-void BulkConnections::dial_failed(Peer& peer, Time now) {
-    peer.dialling.reset();
+void BulkConnections::dial_failed(Peer& peer, const std::string& why, Time now) {
+    if (peer.dialling) channels_.give_up(*std::exchange(peer.dialling, std::nullopt));
     const Target target{peer.known.node, {}};
     if (peer.up && peer.to_be_replaced && !peer.over_tcp())
         return schedule_.start(target, now + replacement_pause);
-    if (!peer.is_ours() || peer.up) return schedule_.stop(target);
+    if (peer.up) return schedule_.stop(target);
     schedule_.failed(target, now);
+    const std::string text = "quic: " + why + " at " + peer.known.address;
+    if (std::exchange(peer.quic_why, text) != text) push_state(peer);
     if (wants_tcp(peer)) tcp_schedule_.hasten(target, now);
 }
 
@@ -210,7 +213,7 @@ void BulkConnections::on_opened(const Opened& opened, Time now) {
         return;
     }
     if (!channels_.adopt(opened.id, peer->known.peer)) return;
-    carries(*peer, opened.kind, now);
+    carries(*peer, opened, now);
     if (opened.we_dialled) peer->to_be_replaced = old_dials_.contains(opened.id);
     if (peer->to_be_replaced) replace(*peer, now + replace_interval);
     watch_.received(peer->known.peer);
@@ -219,24 +222,25 @@ void BulkConnections::on_opened(const Opened& opened, Time now) {
 }
 
 // A new connection is in use. Over TCP no other is wanted; over QUIC TCP is tried again.
-void BulkConnections::carries(Peer& peer, CarrierKind kind, Time now) {
+void BulkConnections::carries(Peer& peer, const Opened& opened, Time now) {
     const Target target{peer.known.node, {}};
     const bool was_tcp = peer.over_tcp();
     peer.up = true;
-    peer.we_stand_in = false;
     peer.up_since = now;
-    peer.carrier = kind;
+    peer.carrier = opened.kind;
+    peer.quic_why.clear();
     schedule_.stop(target);
-    if (kind == CarrierKind::quic) {
-        peer.dialling.reset();
+    if (peer.dialling) channels_.abandon(*std::exchange(peer.dialling, std::nullopt));
+    if (opened.kind == CarrierKind::quic) {
         if (!wants_tcp(peer)) tcp_schedule_.stop(target);
         if (was_tcp && peer.tcp_why.empty())
-            peer.tcp_why = "the other node left tcp at " + peer.known.address;
+            peer.tcp_why = (opened.we_dialled ? "quic was dialled before tcp, and opened after it, at "
+                                              : "the other node left tcp at ") +
+                           peer.known.address;
         if (was_tcp && wants_tcp(peer) && !peer.tcp_dialling) tcp_schedule_.failed(target, now);
         return;
     }
-    if (peer.dialling) channels_.abandon(*std::exchange(peer.dialling, std::nullopt));
-    peer.tcp_dialling.reset();
+    if (peer.tcp_dialling) channels_.abandon(*std::exchange(peer.tcp_dialling, std::nullopt));
     peer.tcp_why.clear();
     tcp_schedule_.stop(target);
 }
@@ -247,8 +251,17 @@ void BulkConnections::on_closed(const Closed& closed, Time now) {
     if (waits != last) waiting_.erase(waits);
     if (closed.peer) return lost(closed, now);
     Peer* peer = find(closed.node);
-    if (peer && peer->dialling == closed.id) dial_failed(*peer, now);
+    if (peer && peer->dialling == closed.id) dial_failed(*peer, closed.why.text(), now);
     if (peer && peer->tcp_dialling == closed.id) tcp_failed(*peer, closed.why.text(), now);
+}
+
+// Who accepts dials as well, unless the peer has dialled again by then: it may not know that the connection
+// has ended, or its dials may not pass where ours do [P12].
+Duration BulkConnections::patience(const Peer& peer, const ClosedBy& why) const {
+    if (peer.known.dial) return Duration{};
+    if (!why.by_peer) return why.code == Channels::close_silent ? Duration{} : config_.stand_in_patience;
+    const bool refused = why.code == Channels::close_refused || why.code == Channels::close_goodbye;
+    return refused ? config_.first_patience : config_.stand_in_patience;
 }
 
 void BulkConnections::lost(const Closed& closed, Time now) {
@@ -258,24 +271,22 @@ void BulkConnections::lost(const Closed& closed, Time now) {
     Peer& peer = at->second;
     const bool was_tcp = peer.over_tcp();
     peer.up = false;
-    const bool is_known = find(closed.node) == &peer;
-    peer.we_stand_in = is_known && !peer.known.dial && may_be_unknown_to_peer(closed.why);
-    const bool ours = is_known && peer.is_ours();
-    const bool is_silent = closed.why.code == Channels::close_silent;
-    const Time from = peer.we_stand_in && !is_silent ? now + config_.stand_in_patience : now;
-    if (ours && was_tcp && wants_tcp(peer))
+    const Time from = now + patience(peer, closed.why);
+    const bool is_announced = find(closed.node) == &peer;
+    if (is_announced && was_tcp && wants_tcp(peer))
         redial_tcp(peer, closed, now, from);
-    else if (ours && !peer.dialling && closed.why.code == Channels::close_replaced && peer.tcp_dialling)
+    else if (is_announced && !peer.dialling && closed.why.code == Channels::close_replaced &&
+             peer.tcp_dialling)
         start_quic(peer, true, {},
-                   now);  // the peer has moved to TCP; that it stands is seen here a moment later
-    else if (ours && !peer.dialling)
+                   from);  // the peer has moved to TCP; that it stands is seen here a moment later
+    else if (is_announced && !peer.dialling)
         redial(peer, closed.rtt, now, from);
-    // What swallows UDP may let TCP pass, whatever its pause is. Who stands in has not dialled it yet.
-    const bool may_pass = ours && !was_tcp && wants_tcp(peer) && !peer.tcp_dialling;
+    // What swallows UDP may let TCP pass, whatever its pause is. Who accepts has not dialled it yet.
+    const bool may_pass = is_announced && !was_tcp && wants_tcp(peer) && !peer.tcp_dialling;
     const Target target{peer.known.node, {}};
-    if (may_pass && peer.we_stand_in)
+    if (may_pass && !peer.known.dial)
         tcp_schedule_.start(target, from);
-    else if (may_pass && is_silent)
+    else if (may_pass && closed.why.code == Channels::close_silent)
         tcp_schedule_.hasten(target, now);
     push_state(peer, closed.why.reason);
 }
@@ -308,6 +319,7 @@ void BulkConnections::start_quic(Peer& peer, bool tcp_first, Duration pace, Time
 void BulkConnections::dial_tcp_due(Time now) {
     while (const auto due = tcp_schedule_.poll_due(now)) {
         Peer& peer = *find(due->target.node);
+        if (peer.tcp_dialling) channels_.abandon(*peer.tcp_dialling);
         const auto id = channels_.dial(now, peer.known.address, peer.known.node, tcp_);
         if (id)
             peer.tcp_dialling = *id;
@@ -319,7 +331,7 @@ void BulkConnections::dial_tcp_due(Time now) {
 // QUIC carries at once what TCP does not. A dial that was to replace a connection in use: as dial_failed().
 void BulkConnections::tcp_failed(Peer& peer, const std::string& why, Time now) {
     const Target target{peer.known.node, {}};
-    peer.tcp_dialling.reset();
+    if (peer.tcp_dialling) channels_.give_up(*std::exchange(peer.tcp_dialling, std::nullopt));
     if (peer.over_tcp() && peer.to_be_replaced) return tcp_schedule_.failed(target, now);
     if (peer.over_tcp() || !wants_tcp(peer)) return tcp_schedule_.stop(target);
     tcp_schedule_.failed(target, now);
@@ -331,9 +343,14 @@ void BulkConnections::tcp_failed(Peer& peer, const std::string& why, Time now) {
 
 std::string BulkConnections::carrier_why(const Peer& peer) const {
     if (peer.over_tcp()) return {};
+    return not_tcp_why(peer) + (peer.quic_why.empty() ? "" : "; " + peer.quic_why);
+}
+
+std::string BulkConnections::not_tcp_why(const Peer& peer) const {
     if (!tcp_) return "tcp_bulk is off on this node";
     if (!peer.known.tcp) return "the other node carries no bulk data over TCP";
-    if (!peer.is_ours()) return "the other node dials, and knows why";
+    if (!peer.is_ours() || (!peer.known.dial && peer.tcp_why.empty()))
+        return "the other node dials, and knows why";
     return peer.tcp_why.empty() ? "tcp has not answered yet at " + peer.known.address : peer.tcp_why;
 }
 

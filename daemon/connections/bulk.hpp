@@ -39,8 +39,10 @@ struct BulkConfig {
                         .backoff_max = Duration{10'000'000'000},
                         .dials_max = 64};
     Duration tcp_patience{200'000'000};  // a dial over TCP has before QUIC is dialled as well
-    // What the peer is to dial again after its connection has broken here, which it may not have noticed.
+    // With a peer that is to dial, before we do as well [P12]: once its connection has ended, which it may
+    // not have noticed; and at the beginning, or after it has refused.
     Duration stand_in_patience{500'000'000};
+    Duration first_patience{3'000'000'000};
     Duration young{1'000'000'000};  // a connection that did not last so long is no reason for fast redials
     // A TCP connection that lasted so long and moved so much ends the back-off before it [B8].
     Duration tcp_settled{10'000'000'000};
@@ -67,7 +69,7 @@ struct BulkState {  // of one peer's bulk connection, for people
     std::vector<GroupId> cut_off;  // groups whose transfers it cannot carry [P13]; usually none
     bool answers = false;          // what ask_all() sent has been acknowledged
     CarrierKind carrier = CarrierKind::quic;
-    std::string carrier_why{};  // of QUIC: why not TCP ("tcp refused at 10.0.0.2:7655")
+    std::string carrier_why{};  // of QUIC: why not TCP ("tcp refused at 10.0.0.2:7655"); of none: why
 };
 
 class BulkConnections {
@@ -106,32 +108,33 @@ class BulkConnections {
         Time up_since{};
         CarrierKind carrier = CarrierKind::quic;  // of the connection in use, or the last one
         bool quic_waits = false;                  // for the dial over TCP: tcp_patience
-        std::string tcp_why;  // of the last failure over TCP; empty: none since it carried
+        std::string tcp_why;   // of the last failure over TCP; empty: none since it carried
+        std::string quic_why;  // of the last failure over QUIC; empty while a connection is in use
         // This node's certificate was renewed, and no connection that was dialled here since has been in use:
         // one that was dialled before, or by the peer, may show the old certificate.
         bool to_be_replaced = false;
-        // The peer is to dial, but may not know that the connection has ended: until one is in use again.
-        bool we_stand_in = false;
-        bool is_ours() const { return known.dial || we_stand_in; }  // to dial
+        bool is_ours() const { return known.dial || !up; }  // to dial: without a connection both do [P12]
         bool over_tcp() const { return up && carrier != CarrierKind::quic; }
     };
     void on_opened(const Opened& opened, Time now);
     void on_closed(const Closed& closed, Time now);
     void lost(const Closed& closed, Time now);
+    Duration patience(const Peer& peer, const ClosedBy& why) const;
     void replace(Peer& peer, Time at);
     void dial_due(Time now);
     void look_for_silence(Time now);
     void judge(const BulkWatch::Judged& judged);
     void note_answers();
     void send_what_is_acknowledged(link::PeerIndex peer);
-    void dial_failed(Peer& peer, Time now);
+    void dial_failed(Peer& peer, const std::string& why, Time now);
     bool wants_tcp(const Peer& peer) const { return tcp_ && peer.known.tcp && peer.is_ours(); }
     void dial_tcp_due(Time now);
     void tcp_failed(Peer& peer, const std::string& why, Time now);
-    void carries(Peer& peer, CarrierKind kind, Time now);
+    void carries(Peer& peer, const Opened& opened, Time now);
     void start_quic(Peer& peer, bool tcp_first, Duration pace, Time now);
     void redial_tcp(Peer& peer, const Closed& closed, Time now, Time from);
     std::string carrier_why(const Peer& peer) const;
+    std::string not_tcp_why(const Peer& peer) const;
     void push_state(const Peer& peer, std::string why = {});
     void redial(const Peer& peer, Duration rtt, Time now, Time from);
     Peer* find(const NodeId& node);

@@ -5,6 +5,9 @@
 #include "core/check.hpp"
 
 namespace nexar::connections {
+namespace {
+constexpr const char* another_is_kept = "another connection of the same two nodes is kept";
+}
 
 // One connection: a channel for the mesh, a receiver for the carrier.
 struct Channels::Conn final : link::Channel, Receiver {
@@ -105,7 +108,18 @@ Result<ConnectionId> Channels::dial(Time now, const std::string& address,
 }
 
 void Channels::abandon(ConnectionId dial) {
-    if (Conn* c = find(dial); c && !c->carried) c->abandoned = true;
+    Conn* c = find(dial);
+    if (!c || c->peer) return;
+    c->abandoned = !c->carried;
+    const auto used = generations_.find(c->node);
+    if (used != generations_.end() && c->generation < used->second) c->close(close_replaced, another_is_kept);
+}
+
+void Channels::give_up(ConnectionId dial) {
+    Conn* c = find(dial);
+    if (!c || c->peer) return;
+    c->abandoned = !c->carried;
+    c->close(close_silent, "not answered in time");
 }
 
 // Above all that this side has seen, and above its own earlier dials, of which two may be answered. When both
@@ -133,7 +147,7 @@ void Channels::on_connected(Time now, const Connected& connected, CarriedConnect
     NEXAR_CHECK(!c->carried);
     c->node = connected.node;
     c->carried = &connection;
-    if (c->abandoned) return c->close(close_replaced, "another connection of the same two nodes is kept");
+    if (c->abandoned) return c->close(close_replaced, another_is_kept);
     if (c->we_dialled) proposed_[c->node] = c->generation = next_generation(c->node, true);
     if (!c->we_dialled) {
         if (const auto at = unidentified_.find(c->node);
@@ -214,7 +228,7 @@ bool Channels::adopt(ConnectionId id, link::PeerIndex peer) {
         Conn& before = *old->second;
         before.peer.reset();
         mesh_->detach(peer);
-        before.close(close_replaced, "another connection of the same two nodes is kept");
+        before.close(close_replaced, another_is_kept);
     }
     identified(*c);
     peers_[peer] = c;

@@ -60,9 +60,12 @@ class Channels final : public CarrierEvents {
     // `over` null: the carrier of the constructor.
     Result<ConnectionId> dial(Time now, const std::string& address, const std::optional<NodeId>& expected,
                               Carrier* over = nullptr);
-    // A dial that is not needed any more: if it is answered after all, it is closed before the peer has seen
-    // a preamble. One that has been answered goes its way.
+    // A dial that is not needed any more, since another connection is in use: if it is answered after all, it
+    // is closed before the peer has seen a preamble. One that has been answered is closed if its generation
+    // is lower; a higher one goes its way, since the peer keeps that one [P4].
     void abandon(ConnectionId dial);
+    // A dial without an answer in time. If there has been one and it is not adopted, it is closed as well.
+    void give_up(ConnectionId dial);
     // A message before the connection is adopted by its receiver; afterwards it goes through the mesh.
     void greet(ConnectionId id, Bytes message);
     // The peer's mesh channel is this connection from now on; an older one of the same peer is closed. False:
