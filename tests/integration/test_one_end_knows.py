@@ -1,4 +1,4 @@
-"""A bulk connection that only one of its ends finds dead is made anew from there, whichever of them is to dial [P12] [P13] [B8].
+"""A bulk connection that only one of its ends finds dead, or can make, is made anew from there, whichever of them is to dial [P12] [P13] [B8].
 
     node 1: rank 0 ── switch ── node 2: rank 1        the lower NodeId dials
 """
@@ -21,6 +21,10 @@ def dialler_of(cluster):
 def await_tcp(cluster):
     eventually(lambda: all(bulk["up"] and bulk["carrier"] == "tcp" for node in cluster for bulk in node.status()["peers"][0]["bulk"]),
                "bulk data over TCP")
+
+
+def bulk_of(node):
+    return [bulk for peer in node.status()["peers"] for bulk in peer["bulk"]]
 
 
 def flows(node, port):
@@ -112,6 +116,25 @@ def test_the_dialler_sends_where_no_acknowledgement_comes(cluster):
 
 def test_the_acceptor_sends_where_no_acknowledgement_comes(cluster):
     run_one_way(cluster, False)
+
+
+def test_bulk_comes_back_where_only_the_acceptors_dials_pass(cluster):
+    """The dialler restarts; its dials over TCP are refused, and UDP is swallowed."""
+    rank = dialler_of(cluster)
+    dialler, acceptor = cluster[rank + 1], cluster[2 - rank]
+    await_tcp(cluster)
+    cluster.network.filter(acceptor.host, f"tcp dport {SHARD_PORT}-{LOOP_PORT} tcp flags & (syn | ack) == syn reject with tcp reset")
+    for node in cluster:
+        for side in ("dport", "sport"):
+            cluster.network.filter(node.host, f"udp {side} {SHARD_PORT}-{LOOP_PORT} drop")
+    dialler.kill()
+    dialler.start()
+    eventually(lambda: (found := bulk_of(dialler)) and all(bulk["up"] and bulk["carrier"] == "tcp" for bulk in found), "bulk data over TCP")
+    job = Job(list(cluster), sums, None, ON_SHARD)
+    job.await_marks()
+    job.go()
+    for outcome in job.outcomes(seconds=10):
+        assert not isinstance(outcome, Failure), outcome
 
 
 main(globals(), nodes=2)
