@@ -136,7 +136,7 @@ Result<void> Member::build_shards(const Entry& entry, const quic::Identity& iden
     c.mesh.eager_room_per_group = loop_eager_room;
     c.handshake_share = loop_handshake_share;
     c.turn_bytes = loop_turn_bytes;
-    c.acks_wait = true;
+    c.acks_wait = c.reads_far = true;
     return loop_bulk_->open(std::move(c), needs_.loop);
 }
 

@@ -35,10 +35,11 @@ Result<std::unique_ptr<BulkEndpoint>> BulkEndpoint::open(BulkEndpointConfig conf
     NEXAR_TRY(auto port, transport::QuicPort::open(std::move(options), config.identity, config.verifier));
     std::unique_ptr<transport::TcpCarrier> tcp;
     if (config.tcp) {
-        NEXAR_TRY(tcp, transport::TcpCarrier::open(
-                           {port->local(), config.self, config.incarnation, config.number, config.tcp_plain,
-                            config.quic.wall_clock, config.handshake_share, config.turn_bytes},
-                           config.identity, config.verifier));
+        NEXAR_TRY(tcp,
+                  transport::TcpCarrier::open(
+                      {port->local(), config.self, config.incarnation, config.number, config.tcp_plain,
+                       config.quic.wall_clock, config.handshake_share, config.turn_bytes, config.reads_far},
+                      config.identity, config.verifier));
     }
     return std::unique_ptr<BulkEndpoint>(new BulkEndpoint(config, std::move(port), std::move(tcp)));
 }

@@ -35,6 +35,7 @@ struct BulkEndpointConfig {
     bool tcp_plain = false;        // and without encryption, where the other end wants that too
     Duration handshake_share{};    // TcpCarrier::Options
     size_t turn_bytes = SIZE_MAX;  // the same
+    bool reads_far = false;        // the same
     bool acks_wait = false;        // its owner calls send_acks() when it has nothing else to do [T6]
 };
 

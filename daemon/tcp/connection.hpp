@@ -59,6 +59,7 @@ struct Shared {
     NodeId self;
     Incarnation incarnation;
     uint16_t shard = 0;
+    bool reads_far = false;  // what comes is short messages: Stream::read_further()
     const KeyRing* keys = nullptr;
     std::function<void(MutableBytes)> random;
     // Per class: what write() may have that is not sent.

@@ -103,6 +103,7 @@ void Connection::opened() {
     wipe(MutableBytes(*key_));
     key_.reset();
     state_ = State::open;
+    if (shared_->reads_far) stream_->read_further();
 }
 
 }  // namespace nexar::tcp

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <vector>
 
 #include "tcp/stream.hpp"
 
@@ -23,15 +24,18 @@ class PlainStream final : public Stream {
     std::vector<std::byte> binding() const override { return std::vector<std::byte>(32); }
     Step read(MutableBytes into, size_t& filled) override;
     Step write(Bytes record) override;
+    void read_further() override { ahead_.resize(further_bytes); }
 
   private:
+    static constexpr size_t further_bytes = 66 * 1024;  // a message of 64 KiB, with what frames it
+
     bool dials_;
     bool opened_ = false;  // the magic was sent, or read
     std::array<std::byte, magic.size()> theirs_{};
     size_t theirs_bytes_ = 0;
     // Each read takes what follows as well, so a record with its checksum takes one; its payload goes where
     // it belongs.
-    std::array<std::byte, 512> ahead_{};
+    std::vector<std::byte> ahead_ = std::vector<std::byte>(512);
     size_t ahead_from_ = 0, ahead_to_ = 0;
 };
 

@@ -34,6 +34,8 @@ class Stream {
     // one call reads (short_reads_max) did not fill it. `filled` counts from its beginning. Only after
     // `blocked` has all that came been read: until then the wire need not report more.
     virtual Step read(MutableBytes into, size_t& filled) = 0;
+    // From now on a read may take a whole short message, which is copied then, for a second read of it.
+    virtual void read_further() {}
     static constexpr unsigned short_reads_max = 32;  // more than the bytes of a record's head
     // How many such records there were, and how many bytes were taken off the wire: what a peer may make
     // reading cost, whatever of it is read here [B9]. A record's padding is, and is read by nobody.

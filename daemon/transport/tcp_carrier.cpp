@@ -62,6 +62,7 @@ TcpCarrier::TcpCarrier(Options options, quic::Verifier verifier)
     shared_.self = options_.self;
     shared_.incarnation = options_.incarnation;
     shared_.shard = options_.shard;
+    shared_.reads_far = options_.reads_far;
     shared_.keys = this;
     shared_.random = quic::secure_random();
 }

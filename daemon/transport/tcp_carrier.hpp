@@ -60,6 +60,7 @@ class TcpCarrier final : public connections::Carrier, private tcp::KeyRing {
         // What a turn reads of all connections, and what it encrypts for them, beyond the record that crosses
         // it. What takes longer than a nanosecond for each byte counts by its time: handshakes, small frames.
         size_t turn_bytes = SIZE_MAX;
+        bool reads_far = false;  // tcp::Shared
     };
     static Result<std::unique_ptr<TcpCarrier>> open(Options options, const quic::Identity& identity,
                                                     quic::Verifier verifier);

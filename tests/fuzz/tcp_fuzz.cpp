@@ -57,6 +57,7 @@ struct Peer final : ByteReceiver {
         ring.node.bytes[0] = static_cast<uint8_t>(3 - number);
         ring.keys.add({1, uint64_t{3} - number}, AttachKey{});
         shared.keys = &ring;
+        shared.reads_far = number % 2 == 0;
         shared.random = [number](MutableBytes into) { std::ranges::fill(into, std::byte{number}); };
         std::optional<Connection::Dial> dial;
         if (dials) dial = Connection::Dial{ring.node, Mode::plain};

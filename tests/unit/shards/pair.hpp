@@ -90,7 +90,7 @@ struct Node {
         while (auto event = shard->poll_event()) {
             if (auto* state = std::get_if<connections::BulkState>(&*event)) {
                 ups += state->up;
-                if (!state->up) downs.push_back(state->why);
+                if (!state->up && ups > 0) downs.push_back(state->why);  // not yet up: at the introduction
             } else if (auto* e = std::get_if<link::MeshEvent>(&*event)) {
                 using Kind = link::MeshEvent::Kind;
                 if (e->kind == Kind::done) ++ends[e->handle].done;

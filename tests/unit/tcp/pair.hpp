@@ -108,6 +108,7 @@ struct End final : tcp::ByteReceiver {
         shared.self = leaf.id;
         shared.incarnation = {1, seed};
         shared.keys = &keys;
+        shared.reads_far = seed % 2 == 0;  // one end of each pair
         shared.random = [this](MutableBytes into) {
             for (std::byte& b : into) b = static_cast<std::byte>(random.next());
         };

@@ -17,7 +17,8 @@ namespace {
 
 // Open, and what `a` writes leaves directly.
 struct PlainPair : TcpPair {
-    PlainPair() {
+    explicit PlainPair(bool reads_far = true) {
+        b.shared.reads_far = reads_far;
         start(Mode::plain);
         run();
         REQUIRE(open());
@@ -104,14 +105,26 @@ TEST_CASE("without TLS a record may be longer than those that this end sends", "
 }
 
 TEST_CASE("without TLS a record is read with its checksum and the next header by one call", "[tcp]") {
-    PlainPair p;
+    const bool reads_far = GENERATE(false, true);
+    PlainPair p(reads_far);
     const auto chunk = pattern(8 * whole, 1);
     p.write(Class::bulk, Bytes(chunk).first(4 * whole));
     p.write(Class::bulk, Bytes(chunk).subspan(4 * whole));
     const size_t before = p.b.wire.calls;
     p.b.machine->on_readable(p.now, 1u << 20);
     CHECK((p.b.got[Class::bulk] == chunk));
-    CHECK(p.b.wire.calls - before == 1 + 8 + 1);  // the first header, the records, nothing more
+    // The first header and the records, or 66 KiB with each call; then nothing more.
+    CHECK(p.b.wire.calls - before == (reads_far ? 8 : 1 + 8) + 1);
+}
+
+TEST_CASE("a message of 64 KiB is read by one call where messages are short", "[tcp]") {
+    PlainPair p;
+    const auto message = pattern(64 * 1024 + 120, 1);
+    p.write(Class::small, message);
+    const size_t before = p.b.wire.calls;
+    p.b.machine->on_readable(p.now, 1u << 20);
+    CHECK((p.b.got[Class::small] == message));
+    CHECK(p.b.wire.calls - before == 1 + 1);
 }
 
 TEST_CASE("what leaves directly without TLS arrives as it was written, whatever the wire takes of it",
