@@ -55,17 +55,23 @@ bool LoopBulk::receive(Time now) {
 }
 
 bool LoopBulk::send(Time now) {
-    if (!endpoint_ || !may_send_) return false;
-    const bool work = may_send_ = endpoint_->send(now);
+    if (!endpoint_ || (!may_send_ && !endpoint_->acks_wait())) return false;
+    may_send_ = endpoint_->send(now);
+    return sent();
+}
+
+void LoopBulk::send_acks(Time now) {
+    if (!endpoint_ || !endpoint_->acks_wait()) return;
+    may_send_ |= endpoint_->send_acks(now);
+    sent();
+}
+
+bool LoopBulk::sent() {
     if (endpoint_->udp_wants_writable() != wants_write_) {
         wants_write_ = endpoint_->udp_wants_writable();
         udp_watch_->want(true, wants_write_);
     }
-    return work;
-}
-
-void LoopBulk::send_acks(Time now) {
-    if (endpoint_) endpoint_->send_acks(now);
+    return may_send_;
 }
 
 std::optional<shards::Event> LoopBulk::poll_event() {

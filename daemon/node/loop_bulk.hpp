@@ -36,6 +36,7 @@ class LoopBulk final : public engine::MeshPort, private shards::BulkEndpoint::Li
     void forget_group(const GroupId& group) override { apply(shards::ForgetGroup{group}); }
 
   private:
+    bool sent();
     void on_event(shards::Event event) override { events_.push_back(std::move(event)); }
 
     std::unique_ptr<shards::BulkEndpoint> endpoint_;  // null: in no cluster

@@ -281,18 +281,21 @@ Time Node::turn() {
         now = loop::Loop::now();
         if (worked) {
             lookout_.worked(began, now);
-            if (member_ && member_->gives_way(now)) wait_policy_.yield(now, yields_may_pay());
+            const bool may_yield = config_.yield_microseconds != 0 && member_;
+            if (may_yield && member_->gives_way(now)) wait_policy_.yield(now, yields_may_pay());
         } else {
             if (member_ && lookout_.idle(now) >= ack_patience) member_->send_acks(now);
             idles = !lookout_.looks(now) || !wait_policy_.yield(now, yields_may_pay());
         }
     }
     if (!idles) return now;
-    if (member_) member_->send_acks(now);
     sleeping_ = true;
     wakeup_.announce_sleep();
     const bool is_idle = !member_ || member_->prepare_to_sleep();
-    if (is_idle && !step(now)) return wake_at();
+    if (is_idle && !step(now)) {
+        if (member_) member_->send_acks(now);
+        return wake_at();
+    }
     const Time began = std::exchange(now, loop::Loop::now());
     lookout_.worked(began, now);
     return now;

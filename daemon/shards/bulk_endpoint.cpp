@@ -111,26 +111,25 @@ size_t BulkEndpoint::drain(Time now, Listener& listener) {
 
 bool BulkEndpoint::send(Time now) {
     flush_mesh(now);  // what was posted since receive()
-    return flush_ports(now) > 0 || has_received();
+    return flush_ports(now) || has_received();
 }
 
-void BulkEndpoint::send_acks(Time now) {
-    if (!mesh_.has_due()) return;
+bool BulkEndpoint::send_acks(Time now) {
     mesh_.flush();
-    flush_ports(now);
+    return flush_ports(now);
 }
 
 void BulkEndpoint::flush_mesh(Time now) {
     acks_wait_ ? mesh_.flush(now) : mesh_.flush();
 }
 
-size_t BulkEndpoint::flush_ports(Time now) {
-    size_t work = 0;
+bool BulkEndpoint::flush_ports(Time now) {
+    bool work = false;
     if (port_->wants_writable())
         port_->on_writable(now);
     else
-        work += port_->flush(now) ? 1u : 0u;
-    if (tcp_) work += tcp_->flush(now, connections_.events()) ? 1u : 0u;
+        work = port_->flush(now);
+    if (tcp_) work |= tcp_->flush(now, connections_.events());
     return work;
 }
 

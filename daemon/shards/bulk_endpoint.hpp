@@ -92,8 +92,9 @@ class BulkEndpoint {
     size_t receive(Time now, Listener& listener, bool looks_at_udp = true);
     // The end of the turn: what apply() and receive() have caused to be sent. True: something was.
     bool send(Time now);
-    void send_acks(Time now);  // what send() has let wait
-    void close(Time now);      // says goodbye on all connections
+    bool send_acks(Time now);  // what send() has let wait; true: as send()
+    bool acks_wait() const { return mesh_.has_due(); }
+    void close(Time now);  // says goodbye on all connections
 
     Time wake_at() const;
     int udp_fd() const { return port_->fd(); }
@@ -111,7 +112,7 @@ class BulkEndpoint {
                  std::unique_ptr<transport::TcpCarrier> tcp);
     size_t drain(Time now, Listener& listener);
     void flush_mesh(Time now);
-    size_t flush_ports(Time now);
+    bool flush_ports(Time now);
     bool has_received();
 
     std::unique_ptr<transport::QuicPort> port_;

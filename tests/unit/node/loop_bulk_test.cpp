@@ -62,6 +62,7 @@ struct End {
         c.mesh.eager_room_per_group = 1024 * 1024;
         c.handshake_share = 1ms;
         c.turn_bytes = 512 * 1024;
+        c.acks_wait = true;
         const auto opened = bulk.open(std::move(c), loop);
         if (!opened) FAIL(opened.error().text);
     }
@@ -194,6 +195,25 @@ TEST_CASE("an idle endpoint lets the loop sleep, and what comes wakes it", "[nod
         CHECK(early.wrong() == 0);
         REQUIRE(two.run([&] { return two.sleeps(); }));
     }
+}
+
+TEST_CASE("an ack that may wait leaves a millisecond later, though nothing else is to be done",
+          "[node][T6]") {
+    Two two(false);
+    REQUIRE(two.connect());
+    Transfers to_b = small(1, 1, words_of_64_kib, false);
+    link::Batch waits = to_b.recvs(peer_a, 300);
+    for (link::RecvSpec& spec : waits.recvs) spec.ack_may_wait = true;
+    two.b.bulk.post(std::move(waits));
+    two.a.bulk.post(to_b.sends(peer_b, 400));
+    REQUIRE(two.run([&] { return two.b.done.contains(300); }));
+    CHECK(to_b.wrong() == 0);
+    const auto frames = [&] { return two.b.bulk.traffic().sent[0].frames; };  // of the control stream
+    const uint64_t before = frames();
+    const Time now = Loop::now();
+    two.b.bulk.send(now);
+    two.b.bulk.send(now + 2ms);
+    CHECK(frames() == before + 1);
 }
 
 TEST_CASE("an endpoint that is closed accepts nothing, and opens again", "[node][B11]") {
