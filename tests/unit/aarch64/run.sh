@@ -35,11 +35,16 @@ compile() {
     local folder=$out/$1
     shift
     mkdir "$folder"
-    local modules=(core "$module")
+    local modules=(core "$module") each
     if [ "$module" = link ]; then modules+=(reduce); fi
+    # A module's files are compiled together (cmake/NexarPrecompile.cmake), but for the kernels, which Highway includes
+    # again and again.
+    for each in "${modules[@]}"; do
+        printf '%s\n' "$root/daemon/$each"/*.cpp | grep -v '/kernels' | sed 's/.*/#include "&"/' > "$folder/$each.cpp"
+    done
     {
-        for each in "${modules[@]}"; do printf '%s\n' "$root/daemon/$each"/*.cpp; done
-        printf '%s\n' "$root/tests/unit/$module"/*.cpp "$here/main.cpp"
+        if [ -e "$folder/reduce.cpp" ]; then printf '%s\n' "$root/daemon/reduce"/kernels*.cpp; fi
+        printf '%s\n' "$folder"/*.cpp "$root/tests/unit/$module"/*.cpp "$here/main.cpp"
     } |
         (cd "$folder" && xargs -P "$(nproc)" -n 1 "$clang" --target=aarch64-linux-gnu "$@" -std=c++2b -O2 -ffp-contract=off \
             -w -D_GNU_SOURCE -DHWY_SHARED_DEFINE -I"$here" -I"$root/tests/unit/$module" -I"$root/tests" -I"$root/daemon" -I"$root/proto" -I"$out/include" -c)
@@ -54,9 +59,23 @@ run() {
 
 only=${2:-}
 compile neon
-run cortex-a53 neon "$only"
-[ "$module" = reduce ] || exit 0
+if [ "$module" != reduce ]; then
+    run cortex-a53 neon "$only"
+    exit
+fi
 # For machines with SVE: kernels stay NEON (reduce/targets.hpp); what the compiler makes of the plain loops uses SVE, with vectors
 # of the machine's length.
 compile sve -march=armv9-a
-for bits in 128 256 512; do run "max,sve$bits=on,sve-max-vq=$((bits / 128))" sve "$only"; done
+runs=()
+start() {
+    run "$@" > "$out/run-${#runs[@]}" 2>&1 &
+    runs+=($!)
+}
+start cortex-a53 neon "$only"
+for bits in 128 256 512; do start "max,sve$bits=on,sve-max-vq=$((bits / 128))" sve "$only"; done
+status=0
+for i in "${!runs[@]}"; do
+    wait "${runs[i]}" || status=1
+    cat "$out/run-$i"
+done
+exit "$status"
