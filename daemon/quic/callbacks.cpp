@@ -6,8 +6,6 @@
 
 namespace nexar::quic {
 
-constexpr uint8_t unexpected_message_alert = 10;  // RFC 8446 section 6
-
 struct Callbacks {
     static Connection& self(void* user) { return *static_cast<Connection*>(user); }
 

@@ -51,6 +51,9 @@ void Connection::fail_locally(int library_error) {
             // 46: certificate_unknown (RFC 8446 §6), where only nexar's own checks failed.
             info.code = NGTCP2_CRYPTO_ERROR + (alert ? alert : 46u);
             info.reason = tls_.refusal().empty() ? "TLS: " + alert_text(alert) : tls_.refusal();
+            if (tls_.refusal().empty() && alert == unexpected_message_alert)
+                info.reason +=
+                    ": the peer sent a handshake message, or bytes behind one, that may not come then";
             break;
         }
         default:

@@ -132,6 +132,8 @@ class TlsSession : public TlsPeer {
 // The TLS library's generator, as a RandomSource.
 RandomSource secure_random();
 
+constexpr uint8_t unexpected_message_alert = 10;  // RFC 8446 section 6
+
 // The name of a TLS alert, for people ("bad_certificate").
 std::string alert_text(uint8_t alert);
 

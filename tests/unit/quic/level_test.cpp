@@ -158,6 +158,29 @@ TEST_CASE("what follows the handshake is refused at its levels", "[quic]") {
     }
 }
 
+TEST_CASE("the library's own refusals are named as well", "[quic]") {
+    CHECK(quic::alert_text(10) == "unexpected_message");
+    CHECK(quic::alert_text(109) == "missing_extension");
+    CHECK(quic::alert_text(116) == "certificate_required");
+    CHECK(quic::alert_text(250) == "alert_250");
+
+    Pair p(55);
+    ngtcp2_conn* dialler = nullptr;
+    const SenderScope scope([&](ngtcp2_conn* conn, Level level, std::span<const uint8_t> bytes) {
+        send_at(conn, level, bytes);
+        if (!ngtcp2_conn_is_server(conn)) dialler = conn;
+    });
+    p.dial();
+    REQUIRE(p.net.run([&] { return p.a.connection() && p.b.connection(); }));
+    const Octets key_update{24, 0, 0, 1, 0};  // RFC 9001 section 6: never over QUIC
+    send_at(dialler, one_rtt, key_update);
+    p.a.connection()->write(Class::rpc, test::bytes_of("behind the key update"));
+    REQUIRE(p.net.run([&] { return p.b.last(Event::Kind::closed) != nullptr; }, 3s));
+    const CloseInfo& end = p.b.last(Event::Kind::closed)->close;
+    CHECK(end.code == unexpected_message);
+    CHECK(end.reason.contains("may not come then"));
+}
+
 // The TLS library looks for bytes behind a message in the same buffer only, and the glue's have 4096 bytes.
 TEST_CASE("bytes behind a ClientHello are refused, wherever a buffer ends", "[quic]") {
     const Octets source{0x0f, 8, 8, 7, 6, 5, 4, 3, 2, 1};  // initial_source_connection_id
