@@ -57,7 +57,7 @@ void BulkConnections::introduce(const KnownPeer& known, Time now) {
     // Another control connection to the same place is no sign that TCP passes there: its pause goes on [B8].
     // Who accepts has begun to wait before.
     const bool goes_on = same_path || !known.dial;
-    const Time from = known.dial ? now : now + config_.first_patience;
+    const Time from = known.dial ? now : now + first_patience();
     const bool tcp_first = wants_tcp(peer) && !(goes_on && tcp_schedule_.is_waiting(target));
     if (tcp_first && !peer.over_tcp() && !peer.tcp_dialling) tcp_schedule_.start(target, from);
     const bool waits = !known.dial && schedule_.is_waiting(target);
@@ -255,13 +255,17 @@ void BulkConnections::on_closed(const Closed& closed, Time now) {
     if (peer && peer->tcp_dialling == closed.id) tcp_failed(*peer, closed.why.text(), now);
 }
 
+Duration BulkConnections::first_patience() const {
+    return std::min(config_.first_patience, config_.watch.timeout);
+}
+
 // Who accepts dials as well, unless the peer has dialled again by then: it may not know that the connection
 // has ended, or its dials may not pass where ours do [P12].
 Duration BulkConnections::patience(const Peer& peer, const ClosedBy& why) const {
     if (peer.known.dial) return Duration{};
     if (!why.by_peer) return why.code == Channels::close_silent ? Duration{} : config_.stand_in_patience;
     const bool refused = why.code == Channels::close_refused || why.code == Channels::close_goodbye;
-    return refused ? config_.first_patience : config_.stand_in_patience;
+    return refused ? first_patience() : config_.stand_in_patience;
 }
 
 void BulkConnections::lost(const Closed& closed, Time now) {

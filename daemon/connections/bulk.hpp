@@ -42,7 +42,7 @@ struct BulkConfig {
     // With a peer that is to dial, before we do as well [P12]: once its connection has ended, which it may
     // not have noticed; and at the beginning, or after it has refused.
     Duration stand_in_patience{500'000'000};
-    Duration first_patience{3'000'000'000};
+    Duration first_patience{3'000'000'000};  // at most watch.timeout: operations wait twice that
     Duration young{1'000'000'000};  // a connection that did not last so long is no reason for fast redials
     // A TCP connection that lasted so long and moved so much ends the back-off before it [B8].
     Duration tcp_settled{10'000'000'000};
@@ -119,6 +119,7 @@ class BulkConnections {
     void on_opened(const Opened& opened, Time now);
     void on_closed(const Closed& closed, Time now);
     void lost(const Closed& closed, Time now);
+    Duration first_patience() const;
     Duration patience(const Peer& peer, const ClosedBy& why) const;
     void replace(Peer& peer, Time at);
     void dial_due(Time now);

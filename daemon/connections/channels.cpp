@@ -117,9 +117,7 @@ void Channels::abandon(ConnectionId dial) {
 
 void Channels::give_up(ConnectionId dial) {
     Conn* c = find(dial);
-    if (!c || c->peer) return;
-    c->abandoned = !c->carried;
-    c->close(close_silent, "not answered in time");
+    if (c && !c->carried) c->abandoned = true;
 }
 
 // Above all that this side has seen, and above its own earlier dials, of which two may be answered. When both

@@ -126,17 +126,50 @@ TEST_CASE("a dial over QUIC that was given up does not replace TCP", "[connectio
         int now = 2;
         for (; f.quic.dials.size() < 2; ++now) {
             if (f.tcp.dials.size() > 1 && now < 2500) f.refuse(f.tcp, now, "tcp refused");
+            if (answered && now == 2600) f.quic.connect(high, at_ms(now), late);  // its answer is late
             f.turn(now);
         }
-        if (answered) f.quic.connect(high, at_ms(now), late);  // and its answer is lost
         for (; f.tcp.dials.size() < 2; ++now) f.turn(now);
         const ConnectionId tcp = f.answer(f.tcp, now);
         REQUIRE(f.bulk.conn_of(peer) == tcp);
         if (!answered) f.quic.connect(high, at_ms(now + 1), late);
+        if (answered) {
+            FakeCarrier::Conn& conn = f.quic.conns.at(late);
+            conn.receive(preamble_of(incarnation, conn.preamble().generation, Purpose::bulk));
+        }
         f.turn(now + 1);
         CHECK(f.quic.conns.at(late).closed);
         CHECK(f.bulk.conn_of(peer) == tcp);
     }
+}
+
+// The peer may have adopted it, and have closed what was in use before.
+TEST_CASE("a dial whose preamble has gone out is given up, but not closed", "[connections][P4][P12]") {
+    for (const bool over_tcp : {true, false}) {
+        CAPTURE(over_tcp);
+        Fixture f;
+        f.introduce(0, over_tcp);
+        FakeCarrier& carrier = over_tcp ? f.tcp : f.quic;
+        const ConnectionId slow = carrier.dials.front().id;
+        FakeCarrier::Conn& conn = carrier.connect(high, at_ms(1500), slow);
+        for (int ms = 1500; ms < 3400; ms += 20) f.turn(ms);
+        CHECK(carrier.dials.size() > 1);
+        REQUIRE_FALSE(conn.closed);
+        conn.receive(preamble_of(incarnation, conn.preamble().generation, Purpose::bulk));
+        f.turn(3400);
+        CHECK(f.bulk.conn_of(peer) == slow);
+    }
+}
+
+TEST_CASE("who accepts waits no longer for a dial than a heartbeat may be late", "[connections][P12]") {
+    BulkConfig config = Fixture::config();
+    config.watch.timeout = Duration{1'000'000'000};
+    Fixture f(config);
+    f.introduce(0, true, "there:2", false);
+    f.turn(999);
+    CHECK((f.tcp.dials.empty() && f.quic.dials.empty()));
+    f.turn(1000);
+    CHECK(f.tcp.dials.size() == 1);
 }
 
 TEST_CASE("a dial over QUIC that has no answer to its preamble does not replace TCP that was dialled later",

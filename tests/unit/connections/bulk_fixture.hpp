@@ -29,7 +29,7 @@ struct BulkFixture {
         out.incarnation = {1, 1};
         return out;
     }
-    BulkFixture() : bulk(config(), quic, mesh, &tcp) {
+    explicit BulkFixture(const BulkConfig& of = config()) : bulk(of, quic, mesh, &tcp) {
         tcp.kind = CarrierKind::tcp;
         tcp.next = uint64_t{1} << 63;
         for (FakeCarrier* carrier : {&quic, &tcp}) carrier->events = &bulk.events();
