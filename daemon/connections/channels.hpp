@@ -64,9 +64,9 @@ class Channels final : public CarrierEvents {
     // is closed before the peer has seen a preamble. One that has been answered is closed if its generation
     // is lower; a higher one goes its way, since the peer keeps that one [P4].
     void abandon(ConnectionId dial);
-    // A dial without an answer in time: it is closed, unless our preamble has gone out. The peer may have
-    // adopted it since, and have closed what was in use before: it goes its way, for opening_patience, and is
-    // used if no higher generation is [P4].
+    // A dial without an answer in time. Connected later, it is closed before the peer has seen a preamble.
+    // One whose preamble has gone out the peer may have adopted, and closed what was in use before: it goes
+    // its way, for opening_patience, and is used if no higher generation is [P4].
     void give_up(ConnectionId dial);
     // A message before the connection is adopted by its receiver; afterwards it goes through the mesh.
     void greet(ConnectionId id, Bytes message);

@@ -484,7 +484,8 @@ RandomSource secure_random() {
 }
 
 std::string alert_text(uint8_t alert) {
-    if (alert == SSL_AD_CERTIFICATE_REQUIRED) return "certificate_required";  // the library's list has it not
+    // Both of TLS 1.3 (RFC 8446 section 6); the library's list lacks them.
+    if (alert == SSL_AD_CERTIFICATE_REQUIRED) return "certificate_required";
     if (alert == SSL_AD_MISSING_EXTENSION) return "missing_extension";
     std::string text = SSL_alert_desc_string_long(alert);
     if (text == "unknown") return "alert_" + std::to_string(alert);
