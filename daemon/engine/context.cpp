@@ -53,8 +53,11 @@ void Context::submit_step(WorkerJob job, Pending& pending) {
     const size_t bytes = total_bytes(job);
     if (pace_of(job) != Pace::quick || bytes > inline_step_bytes_max || runs_at_once(bytes))
         return submit_job(std::move(job), pending);
-    if (std::exchange(steps_at_, now) != now) steps_bytes_ = 0;
-    if (steps_bytes_ + bytes > inline_step_bytes_max) return hand_over(std::move(job), pending);
+    if (std::exchange(steps_at_, now) != now) steps_bytes_ = 0, steps_of_all_ = false;
+    if (steps_bytes_ == 0) steps_of_ = job.origin.group;
+    steps_of_all_ = steps_of_all_ || steps_of_ != job.origin.group;
+    if (steps_bytes_ + bytes > (steps_of_all_ ? inline_turn_bytes_max : inline_step_bytes_max))
+        return hand_over(std::move(job), pending);
     steps_bytes_ += bytes;
     run_at_once(job, pending);
 }

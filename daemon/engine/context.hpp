@@ -46,10 +46,11 @@ constexpr bool runs_at_once(size_t bytes) {
     return bytes <= inline_job_bytes_max;
 }
 constexpr size_t inline_slow_bytes_max = 8 * 1024;  // where each element takes many times as long
-// A collective waits for its job. So a quick one of this size, the sum of two hosts' 256 KiB, runs at once as
-// well: it takes 20 to 40 us, and workers would begin it 20 to 50 us later. As many bytes in a turn of the
-// loop.
-constexpr size_t inline_step_bytes_max = 3 * 256 * 1024;
+// A collective waits for its job. So a quick one of this size, the sum of two hosts' 256 KiB for four ranks,
+// runs at once as well: it takes 50 to 100 us, and where hosts have few processors workers begin it 50 to 100
+// us later. As much runs in a turn of the loop where one group has it all; of several groups half as much.
+constexpr size_t inline_step_bytes_max = 6 * 256 * 1024;
+constexpr size_t inline_turn_bytes_max = inline_step_bytes_max / 2;
 constexpr size_t scratch_kept_max = 64 * 1024 * 1024;
 
 class Context {
@@ -119,8 +120,10 @@ class Context {
     void hand_over(WorkerJob job, Pending& pending);
 
     uint64_t next_handle_ = 1;
-    Time steps_at_{};         // the turn of the loop in which
-    size_t steps_bytes_ = 0;  // so much was read and written by long jobs
+    Time steps_at_{};            // the turn of the loop in which
+    size_t steps_bytes_ = 0;     // so much was read and written by long jobs,
+    uint64_t steps_of_ = 0;      // first of this group
+    bool steps_of_all_ = false;  // and then of others as well
     std::unordered_map<uint64_t, Pending*, std::hash<uint64_t>, std::equal_to<>,
                        Recycled<std::pair<const uint64_t, Pending*>>>
         pending_;                                          // by handle: transfers and jobs in flight

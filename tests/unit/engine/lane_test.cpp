@@ -100,6 +100,14 @@ TEST_CASE("in a turn of the loop jobs of collectives run at once up to a limit, 
         CHECK(copies.is_handed_over(inline_job_bytes_max + 2));
         CHECK_FALSE(copies.is_handed_over(inline_job_bytes_max));  // handing it over would take as long
     }
+    // As soon as another group's come, half as much.
+    copies.context.now = Time{Duration{3000}};
+    CHECK_FALSE(copies.is_handed_over(inline_turn_bytes_max));
+    copies.op.origin.group = 2;
+    CHECK(copies.is_handed_over(inline_job_bytes_max + 2));
+    copies.op.origin.group = 0;
+    CHECK(copies.is_handed_over(inline_job_bytes_max + 2));
+    CHECK_FALSE(copies.is_handed_over(inline_job_bytes_max));
 }
 
 TEST_CASE("a collective's transfers are those of the tenant that its jobs count for, and as urgent",
