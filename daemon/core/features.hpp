@@ -26,8 +26,10 @@ constexpr uint32_t plan_version_by_size = 2;
 // What plan functions 1 and 2 do with a group's doubling_bytes_max is the same on all its hosts; this is how
 // its maker sets it: between two hosts recursive doubling sends as many bytes as a ring, in half of the
 // steps.
+constexpr uint64_t doubling_of_two_hosts = 2;
 constexpr uint64_t doubling_bytes_among(size_t hosts, uint64_t doubling_bytes_max, uint64_t small_bytes_max) {
-    return hosts == 2 ? std::min(2 * doubling_bytes_max, small_bytes_max) : doubling_bytes_max;
+    return hosts == 2 ? std::min(doubling_of_two_hosts * doubling_bytes_max, small_bytes_max)
+                      : doubling_bytes_max;
 }
 // The operations below this number have no bit: every daemon of nexar/2 carries them out.
 constexpr uint64_t base_operations = 8;

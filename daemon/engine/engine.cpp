@@ -325,6 +325,10 @@ void Engine::set_plan(const wire::PlanTableRecord& plan) {
     impl_->opening.set_plan(plan);
 }
 
+void Engine::set_trial(const std::string& group, uint64_t doubling_bytes_max) {
+    impl_->opening.set_trial({group, doubling_bytes_max});
+}
+
 bool Engine::quiet() const {
     if (impl_->context.pending() > 0 || impl_->has_ends()) return false;
     for (const auto& [id, group] : impl_->groups)

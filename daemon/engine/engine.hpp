@@ -160,6 +160,8 @@ class Engine final : public Service {
     bool is_inquiring() const;
     void check_invariants() const;                     // tests; walks everything
     void set_plan(const wire::PlanTableRecord& plan);  // for groups that this node creates from now on [O6]
+    // The next groups of that name, created here, go by size with this limit [O8].
+    void set_trial(const std::string& group, uint64_t doubling_bytes_max);
     bool quiet() const;                   // tests: no op, no worker job and no transfer is in flight
     uint64_t groups_visited() const;      // by all inputs so far; for tests of an input's cost
     uint64_t offers_looked_at() const;    // unexpected messages, by receives and probes so far

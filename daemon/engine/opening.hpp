@@ -61,6 +61,7 @@ class Opening {
         return machine_.on_message(from, message, context_.now);
     }
     void set_plan(const wire::PlanTableRecord& plan) { machine_.set_plan(plan); }
+    void set_trial(rendezvous::Trial trial) { machine_.set_trial(std::move(trial)); }
     void check_invariants() const;
     void on_time() { machine_.on_time(context_.now); }
     Time wake_at() const { return machine_.wake_at(); }

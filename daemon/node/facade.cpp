@@ -400,7 +400,9 @@ void Node::join(const std::string& arguments, control::Answer answer) {
 Result<void> Node::tune(const std::string& arguments, const control::Answer& answer) {
     NEXAR_TRY(auto wish, report::tune_wish(arguments));
     if (!wish.model && !wish.forget) {
-        const auto model = tuned_.value_or(collectives::CostModel{});
+        if (wish.trial && !member_) return fail(Errc::bad_state, no_member);
+        if (wish.trial) member_->set_trial(wish.trial->group, wish.trial->doubling_bytes_max);
+        const auto model = tuned_.value_or(collectives::Tuning{});
         answer(report::tuned({model, model, tuned_.has_value(), tuned_.has_value()}));
         return {};
     }
@@ -410,16 +412,16 @@ Result<void> Node::tune(const std::string& arguments, const control::Answer& ans
     batch.push_back(std::move(change));
     changes_.push_back({writer_.save(std::move(batch)), [this, wish, answer](Result<void> result) {
                             if (!result) return answer(fail(result.error()));
-                            take_model(wish.model, answer);
+                            take_tuned(wish.model, answer);
                         }});
     return {};
 }
 
-void Node::take_model(std::optional<collectives::CostModel> model, const control::Answer& answer) {
-    const collectives::CostModel built_in, before = tuned_.value_or(built_in);
-    const report::Tuned outcome{model.value_or(built_in), before, model.has_value(), tuned_.has_value()};
-    tuned_ = model;
-    if (member_) member_->set_model(model);
+void Node::take_tuned(std::optional<collectives::Tuning> tuned, const control::Answer& answer) {
+    const collectives::Tuning built_in, before = tuned_.value_or(built_in);
+    const report::Tuned outcome{tuned.value_or(built_in), before, tuned.has_value(), tuned_.has_value()};
+    tuned_ = tuned;
+    if (member_) member_->set_tuned(tuned);
     log_->info("model_tuned", {field("is_tuned", outcome.is_tuned), field("model", text_of(outcome.model))});
     answer(report::tuned(outcome));
 }

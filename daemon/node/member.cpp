@@ -82,22 +82,28 @@ wire::PlanTableRecord Member::plan_table() const {
     const config::Config& config = needs_.config;
     collectives::PlanTable table;
     table.small_bytes_max = std::min(config.small_message_bytes, config.pipeline_segment_bytes);
+    if (needs_.tuned && needs_.tuned->doubling_bytes_max > 0)
+        table.doubling_bytes_max = needs_.tuned->doubling_bytes_max;
     table.doubling_bytes_max = std::min(table.doubling_bytes_max, table.small_bytes_max);
     table.segment_bytes = config.pipeline_segment_bytes;
-    table.model = needs_.model.value_or(table.model);
+    if (needs_.tuned) table.model = needs_.tuned->model;
     table.large_message_bytes = config.large_message_bytes;
     table.ring_nodes_max = static_cast<uint32_t>(config.ring_max_world);
     table.family = collectives::family_named(config.algorithms);
     // What was neither tuned nor configured goes by size, as it did before there was a model.
     const bool has_rules = table.large_message_bytes > 0 || table.ring_nodes_max > 0 ||
                            table.family != collectives::Family::automatic;
-    table.version = needs_.model || has_rules ? plan_version_max : plan_version_by_size;
+    table.version = needs_.tuned || has_rules ? plan_version_max : plan_version_by_size;
     return engine::record_of(table);
 }
 
-void Member::set_model(std::optional<collectives::CostModel> model) {
-    needs_.model = model;
+void Member::set_tuned(std::optional<collectives::Tuning> tuned) {
+    needs_.tuned = tuned;
     engine_->set_plan(plan_table());
+}
+
+void Member::set_trial(const std::string& group, uint64_t doubling_bytes_max) {
+    engine_->set_trial(group, doubling_bytes_max);
 }
 
 void Member::build_engine() {

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "collectives/tuning.hpp"
 #include "config/config.hpp"
 #include "engine/engine.hpp"
 #include "local/server.hpp"
@@ -56,7 +57,7 @@ class Member final : private local::Descriptors, private PlaneListener {
         loop::Loop& loop;
         loop::Wakeup& wakeup;
         Log& log;
-        std::optional<collectives::CostModel> model{};  // of groups that this node creates; none: by size
+        std::optional<collectives::Tuning> tuned{};  // of groups that this node creates; none: by size
     };
     // In no cluster: groups of this host's processes.
     static Result<std::unique_ptr<Member>> start(const Needs& needs, Time now);
@@ -100,7 +101,8 @@ class Member final : private local::Descriptors, private PlaneListener {
     const Incarnation& incarnation() const { return needs_.incarnation; }
     TokenLedger* tokens() { return tokens_.get(); }  // null: this node is no issuer
     wire::PlanTableRecord plan_table() const;
-    void set_model(std::optional<collectives::CostModel> model);  // for groups from now on
+    void set_tuned(std::optional<collectives::Tuning> tuned);               // for groups from now on
+    void set_trial(const std::string& group, uint64_t doubling_bytes_max);  // [O8]
     // By the control loop and all shards: with this peer, and with all since the start.
     link::TrafficCounts traffic(PeerIndex peer, const PeerView& view) const;
     link::TrafficCounts traffic() const;

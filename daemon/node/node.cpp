@@ -112,7 +112,7 @@ void Node::read_model() {
     const auto read = [&]() -> Result<void> {
         NEXAR_TRY(const auto content, state_.read(model_file));
         if (!content) return {};
-        NEXAR_TRY(tuned_, collectives::model_from(content->text()));
+        NEXAR_TRY(tuned_, collectives::tuning_from(content->text()));
         return {};
     };
     if (auto done = read(); !done)

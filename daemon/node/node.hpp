@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "collectives/cost_model.hpp"
+#include "collectives/tuning.hpp"
 #include "config/config.hpp"
 #include "control/server.hpp"
 #include "core/log.hpp"
@@ -91,7 +91,7 @@ class Node final : private control::Facade {
     Result<Renderer::Work> prepare_group(const Question& question, Time now);
     engine::Snapshot snapshot(Time now, const std::string& group, const Question& question);
     Result<void> tune(const std::string& arguments, const control::Answer& answer);
-    void take_model(std::optional<collectives::CostModel> model, const control::Answer& answer);
+    void take_tuned(std::optional<collectives::Tuning> tuned, const control::Answer& answer);
     void token(const std::string& command, const std::string& arguments, control::Answer answer);
     Result<std::string> list_tokens(const std::string& arguments) const;
     Result<void> revoke_token(const std::string& arguments, const control::Answer& answer);
@@ -122,10 +122,10 @@ class Node final : private control::Facade {
     std::string configured_entry_;       // configured_entry() of this configuration
     std::string why_no_cluster_;         // why it was not followed [A12]; empty: it was, or there is none
     std::unique_ptr<Pending> entering_;  // until the member runs or its files are gone
-    std::optional<collectives::CostModel> tuned_;  // none: the built-in model
-    std::vector<Change> changes_;                  // at most one of each connection to the admin socket
-    Secret node_key_;                              // that a cluster will certify; empty: identity_ has it
-    std::optional<Identity> identity_;             // none: in no cluster
+    std::optional<collectives::Tuning> tuned_;  // none: the built-in model
+    std::vector<Change> changes_;               // at most one of each connection to the admin socket
+    Secret node_key_;                           // that a cluster will certify; empty: identity_ has it
+    std::optional<Identity> identity_;          // none: in no cluster
     std::unique_ptr<Member> member_;  // null: it could not start again after the node left a cluster
     std::unique_ptr<control::Server> control_;
     std::vector<std::unique_ptr<control::Server>> status_;  // one of each status socket

@@ -490,28 +490,55 @@ Result<TokenWish> token_wish(const std::string& arguments) {
     return wish;
 }
 
+namespace {
+
+Result<Trial> trial_of(const json& given) {
+    Trial out;
+    const auto group = given.find("group"), most = given.find("doubling_bytes_max");
+    const bool is_complete = given.is_object() && given.size() == 2 && group != given.end() &&
+                             group->is_string() && most != given.end() && most->is_number_unsigned();
+    if (is_complete) {
+        out.group = group->get<std::string>();
+        out.doubling_bytes_max = most->get<uint64_t>();
+    }
+    if (out.group.empty() || out.group.size() > text_bytes_max || out.doubling_bytes_max == 0 ||
+        out.doubling_bytes_max > collectives::doubling_bytes_most)
+        return bad_argument("trial", "an object with group, a text of 1 to " +
+                                         std::to_string(text_bytes_max) +
+                                         " bytes, and doubling_bytes_max, 1 to " +
+                                         std::to_string(collectives::doubling_bytes_most));
+    return out;
+}
+
+}  // namespace
+
 Result<TuneWish> tune_wish(const std::string& arguments) {
-    NEXAR_TRY(const json document, parse(arguments, {"model", "forget"}));
+    NEXAR_TRY(const json document, parse(arguments, {"model", "forget", "trial"}));
     TuneWish wish;
     if (const auto found = document.find("forget"); found != document.end()) {
         if (!found->is_boolean()) return bad_argument("forget", "true or false");
         wish.forget = found->get<bool>();
     }
+    if (const auto trial = document.find("trial"); trial != document.end()) {
+        if (document.size() > 1) return bad_argument("trial", "alone");
+        NEXAR_TRY(wish.trial, trial_of(*trial));
+    }
     const auto found = document.find("model");
     if (found == document.end()) return wish;
     if (wish.forget) return bad_argument("model", "none together with forget");
-    if (!found->is_object()) return bad_argument("model", "an object with the six parameters");
+    if (!found->is_object())
+        return bad_argument("model",
+                            "an object with the six parameters, and doubling_bytes_max where it is known");
     std::string text;  // in the form of the file, so that there is one check
     for (const auto& [name, value] : found->items()) {
         if (!value.is_number_unsigned()) return bad_argument(name, "a whole number");
         text += name.substr(0, 64) + " = " + std::to_string(value.get<uint64_t>()) + "\n";
     }
-    NEXAR_TRY(wish.model, collectives::model_from(text));
+    NEXAR_TRY(wish.model, collectives::tuning_from(text));
     return wish;
 }
 
 Result<std::string> text_argument(const std::string& arguments, const std::string& key, bool required) {
-    constexpr size_t text_bytes_max = 4096;
     NEXAR_TRY(const json document, parse(arguments, {key}));
     const auto found = document.find(key);
     if (found == document.end())

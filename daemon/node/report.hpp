@@ -11,6 +11,7 @@
 
 #include "collectives/layout.hpp"
 #include "collectives/plan.hpp"
+#include "collectives/tuning.hpp"
 #include "config/config.hpp"
 #include "core/features.hpp"
 #include "core/ids.hpp"
@@ -118,7 +119,7 @@ Result<std::string> plan(const engine::Snapshot& snapshot, const HostNames& host
 
 // Of groups that this node creates.
 struct Tuned {
-    collectives::CostModel model, before;
+    collectives::Tuning model, before;
     bool is_tuned = false, was_tuned = false;  // not: the model is the built-in one
 };
 std::string tuned(const Tuned& tuned);
@@ -176,9 +177,15 @@ struct TokenWish {
 };
 constexpr uint32_t token_uses_max = 10000;
 constexpr WallSeconds token_lifetime_max = 30 * 86400;
+constexpr size_t text_bytes_max = 4096;  // of an argument
+struct Trial {
+    std::string group;
+    uint64_t doubling_bytes_max = 0;
+};
 struct TuneWish {
-    std::optional<collectives::CostModel> model;  // none: a question, unless `forget` is set
+    std::optional<collectives::Tuning> model;  // none: a question, unless another one is set
     bool forget = false;
+    std::optional<Trial> trial;
 };
 Result<TuneWish> tune_wish(const std::string& arguments);
 Result<TokenWish> token_wish(const std::string& arguments);

@@ -329,6 +329,16 @@ wire::TimeoutsRecord Directory::agreed(const std::vector<wire::GroupOpen>& opens
     return out;
 }
 
+void Directory::limit_doubling(wire::PlanTableRecord& plan, const Forming& forming) const {
+    if (!trial_ || trial_->group != forming.prepare.name) {
+        plan.doubling_bytes_max =
+            doubling_bytes_among(forming.nodes.size(), plan.doubling_bytes_max, plan.small_bytes_max);
+        return;
+    }
+    plan.version = std::min(plan.version, plan_version_by_size);
+    plan.doubling_bytes_max = std::min(trial_->doubling_bytes_max, plan.small_bytes_max);
+}
+
 void Directory::prepare(std::vector<Entry> entries, Time now) {
     std::vector<wire::GroupOpen> opens;
     for (const Entry& entry : entries) opens.push_back(entry.open);
@@ -357,8 +367,7 @@ void Directory::prepare(std::vector<Entry> entries, Time now) {
         std::min(config_.plan.version, plan_version_of(common_features(forming.prepare.members)));
     wire::PlanTableRecord& plan = forming.prepare.plan;
     plan.lanes = std::max<uint32_t>(plan.lanes, plan.bulk_shards);  // so that each shard has one
-    plan.doubling_bytes_max =
-        doubling_bytes_among(forming.nodes.size(), plan.doubling_bytes_max, plan.small_bytes_max);
+    limit_doubling(plan, forming);
     forming.entries = std::move(entries);
     forming.deadline = now + config_.prepare_timeout;
     for (const auto& [node, incarnation] : forming.nodes) {

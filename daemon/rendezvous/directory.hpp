@@ -31,6 +31,12 @@ enum class Reach : uint8_t {
     nowhere,  // not connected
 };
 
+// The next groups of that name go by size with this limit, on any number of hosts: what nexarctl tune races.
+struct Trial {
+    std::string group;
+    uint64_t doubling_bytes_max = 0;
+};
+
 struct DirectoryConfig {
     NodeId self;
     std::function<GroupId()> next_group;  // [R13]
@@ -59,6 +65,7 @@ class Directory {
     explicit Directory(DirectoryConfig config) : config_(std::move(config)) {}
 
     void set_plan(const wire::PlanTableRecord& plan) { config_.plan = plan; }  // of groups made from now on
+    void set_trial(Trial trial) { trial_ = std::move(trial); }                 // in place of the one before
 
     // `via`: the node that sent the open here; replies about the open go there.
     void add(const wire::GroupOpen& open, const NodeId& via, Time now);
@@ -187,6 +194,7 @@ class Directory {
     bool remove_earlier_incarnations(const wire::GroupOpen& open, const NodeId& via, Time now);
     Error unsent_fault(const Forming& forming) const;
     bool form_if_complete(const wire::GroupKey& key, Time now);  // true: it was
+    void limit_doubling(wire::PlanTableRecord& plan, const Forming& forming) const;
     void prepare(std::vector<Entry> entries, Time now);
     wire::TimeoutsRecord agreed(const std::vector<wire::GroupOpen>& opens) const;
     void decide(const GroupId& group, Time now);
@@ -199,6 +207,7 @@ class Directory {
     const Error* ended(const wire::GroupOpen& open) const;
 
     DirectoryConfig config_;
+    std::optional<Trial> trial_;
     uint64_t next_arrival_ = 1;
     std::map<wire::GroupKey, Gathering> gatherings_;  // waiting opens
     std::map<wire::RequestId, std::pair<wire::GroupKey, uint64_t>>

@@ -134,6 +134,7 @@ class Rendezvous {
         directory_.set_plan(plan);
         local_.set_plan(plan);
     }
+    void set_trial(Trial trial) { directory_.set_trial(std::move(trial)); }
     Rendezvous& operator=(const Rendezvous&) = delete;
 
     // Input. Ensures: each open has one Opened that lists it, or one Failed, or neither after withdraw().

@@ -63,10 +63,10 @@ def tune(cluster):
     return json.loads(outputs[0][0])
 
 
-def chosen(build, model, size, hosts, ranks):
-    """The planner's choice, as nexarctl plan shows it for the model."""
+def chosen(build, model, size, hosts, ranks, doubling=None):
+    """The planner's choice, as nexarctl plan shows it for the model and the limit of recursive doubling."""
     job = subprocess.run([build.nexarctl, "plan", "--bytes", str(size), "--nodes", str(hosts), "--ranks-per-node",
-                          str(ranks), "--json", *(["--model", model] if model else [])],
+                          str(ranks), "--json", *(["--model", model] if model else []), *(["--doubling", str(doubling)] if doubling else [])],
                          env=CLEAN, capture_output=True, text=True, timeout=20, check=True)
     report = json.loads(job.stdout)
     return f"{FAMILIES[report['algorithm']]} {report['class']}"
@@ -95,8 +95,9 @@ def measure_topology(build, client, hosts, ranks, options):
         for size in options.bytes:
             medians = {name: statistics.median(found[size]) for name, found in times.items() if size in found}
             best = min((name for name in medians if name != "planner"), key=medians.get)
-            model = ",".join(map(str, tuned["model"].values())) if tuned else options.model
-            choice, by_size = chosen(build, model, size, hosts, ranks), chosen(build, None, size, hosts, ranks)
+            model = ",".join(str(tuned["model"][name]) for name in PARAMETERS) if tuned else options.model
+            doubling = tuned["model"].get("doubling_bytes_max") if tuned else None
+            choice, by_size = chosen(build, model, size, hosts, ranks, doubling), chosen(build, None, size, hosts, ranks)
             rows.append({"topology": f"{hosts}x{ranks}", "bytes": size, "best": best, "medians_us": medians,
                          "chosen": choice, "ratio": round(medians[choice] / medians[best], 3),
                          "by_size": by_size, "ratio_by_size": round(medians[by_size] / medians[best], 3),
@@ -106,6 +107,7 @@ def measure_topology(build, client, hosts, ranks, options):
 
 def show(rows, tuned):
     if tuned:
+        print("raced:", ", ".join(f"{each['bytes']} {each['doubling_ns'] / 1000:.0f}/{each['ring_ns'] / 1000:.0f} us" for each in tuned["raced"]))
         print("tuned:", ", ".join(f"{name} {value}" for name, value in tuned["model"].items()), f"host_ns {tuned['host_ns']}")
     names = [name for name in rows[0]["medians_us"] if name != "planner"]
     print(f"{rows[0]['topology']:>5} {'bytes':>9} " + " ".join(f"{name:>14}" for name in names) +

@@ -59,7 +59,12 @@ def test_what_tune_measures_is_kept_by_both_hosts_for_later_groups_and_over_a_re
 
     one, two = tune(cluster)
     equal(one["model"], two["model"], "the slowest of both, on both")
-    equal(set(one["model"]), PARAMETERS, "parameters")
+    equal(set(one["model"]), {*PARAMETERS, "doubling_bytes_max"}, "parameters, and what the race found")
+    equal([each["bytes"] for each in one["raced"]], [1024 * size for size in (8, 16, 32, 64, 128, 256)], "the sizes raced")
+    assert all(each["doubling_ns"] > 0 and each["ring_ns"] > 0 for each in one["raced"]), one
+    equal(one["raced"], two["raced"], "of the slowest of both, on both")
+    costs, limit = {name: one["model"][name] for name in PARAMETERS}, one["model"]["doubling_bytes_max"]
+    assert 2048 <= limit <= 128 * 1024, limit
     assert all(value >= 1 for value in one["model"].values()), one
     assert one["host_ns"] > 0, one
     equal(one["model"]["shared_ps_per_byte"], 1, "two hosts do not show what they share")
@@ -72,7 +77,8 @@ def test_what_tune_measures_is_kept_by_both_hosts_for_later_groups_and_over_a_re
     for node in cluster:
         kept, new = table_of(node, "before"), table_of(node, "after")
         equal((kept["version"], kept["model"]), (2, built_in["model"]), "a group keeps its table, by size")
-        equal((new["version"], new["model"]), (3, one["model"]), "of a group made later, by the model")
+        equal((new["version"], new["model"]), (3, costs), "of a group made later, by the model")
+        equal(new["doubling_bytes_max"], 2 * limit, "what the race found, of two hosts")
         contains((node.state / "plan_model").read_text(), f"bulk_start_ns = {one['model']['bulk_start_ns']}\n")
     for job in (before, after):
         job.go()
@@ -85,10 +91,12 @@ def test_what_tune_measures_is_kept_by_both_hosts_for_later_groups_and_over_a_re
     contains(refused.communicate(timeout=60)[1], "not with --dry-run")
     equal((refused.returncode, (cluster[2].state / "plan_model").exists()), (2, True), "a dry run of --forget")
     plan = ended(started(cluster[2], "plan", "--json"))
-    equal((plan["model"], plan["model_from"][:5], plan["plan_function"]), (one["model"], "tuned", 3), "a plan by the host's model")
+    equal((plan["model"], plan["model_from"][:5], plan["plan_function"]), (costs, "tuned", 3), "a plan by the host's model")
+    equal(plan["doubling_bytes_max"], 2 * limit, "of a plan")
+    equal(ended(started(cluster[2], "plan", "--json", "--doubling", "1K"))["doubling_bytes_max"], 2048, "as given")
     contains(text_of(cluster[2], "plan"), "cost model", "tuned: what nexarctl tune measured", "the cost model and the rules")
     given = ended(started(cluster[2], "plan", "--json", "--model", cluster[2].state / "plan_model"))
-    equal((given["model"], given["model_from"]), (one["model"], f"given: --model {cluster[2].state / 'plan_model'}"), "of a file")
+    equal((given["model"], given["doubling_bytes_max"], given["model_from"]), (costs, 2 * limit, f"given: --model {cluster[2].state / 'plan_model'}"), "of a file")
     forgotten = text_of(cluster[1], "tune", "--forget")
     contains(forgotten, "FORGOTTEN", f"{one['model']['bulk_start_ns']}", "choose by size")
     equal([word for word in ("BEFORE", "NOW", "kept") if word in forgotten], [], "as though a model were in use")
@@ -126,6 +134,7 @@ def test_a_plan_refuses_what_it_would_not_use_and_names_what_is_wrong_with_a_mod
                         (lines({**whole, "bulk_start_ns": 10**10}), ("bulk_start_ns is '10000000000'; allowed: 1 to",)),
                         (lines({**whole, "colour": 1}), ("'colour = 1' is no line", "allowed", "bulk_start_ns")),
                         (lines(whole) + "bulk_start_ns = 1\n", ("bulk_start_ns is there twice",)),
+                        (lines({**whole, "doubling_bytes_max": 0}), ("doubling_bytes_max is '0'; allowed: 1 to 1073741824",)),
                         (lines({name: 1 for name in whole if name != "bulk_start_ns"}), ("bulk_start_ns is missing; allowed",)),
                         ("x" * 10000, ("more than a cost model has; allowed",))):
         file.write_text(text)
@@ -134,6 +143,25 @@ def test_a_plan_refuses_what_it_would_not_use_and_names_what_is_wrong_with_a_mod
     contains(refused(cluster[1], "plan", "--model", "/etc"), "plan: --model /etc: Is a directory; allowed: a file")
     contains(refused(cluster[1], "plan", "--model", "1,2,3"), "plan: --model 1,2,3: 3 numbers; allowed: 6, small_start_ns,small_ps_per_byte")
     contains(refused(cluster[1], "plan", "--model", "1,2,0,4,5,6"), "plan: --model 1,2,0,4,5,6: bulk_start_ns is '0'; allowed: 1 to")
+
+
+def test_a_trial_is_of_the_groups_of_its_name_alone(cluster):
+    """[O8]"""
+    known = cluster[1].ask("tune")
+    for node in cluster:
+        equal(node.ask("tune", trial={"group": "raced", "doubling_bytes_max": 4096}), known, "it changes nothing that is kept")
+    jobs = {name: Job([cluster[1], cluster[2]], open_group, name=name) for name in ("raced", "usual")}
+    for job in jobs.values():
+        job.await_marks()
+    for node in cluster:
+        equal([(table_of(node, name)["version"], table_of(node, name)["doubling_bytes_max"]) for name in jobs], [(2, 4096), (2, 128 * 1024)], f"{node}")
+    for job in jobs.values():
+        job.go()
+        job.outcomes()
+    try:
+        raise AssertionError(cluster[1].ask("tune", trial={"group": "raced"}))
+    except Refused as refusal:
+        contains(str(refusal), "'trial': allowed: an object with group")
 
 
 def test_tune_measures_the_daemon_that_socket_names(cluster):

@@ -61,8 +61,8 @@ std::map<std::string, uint32_t> element_sizes() {
 }
 
 // Options that a group answers for.
-constexpr std::array of_group = {"--nodes",      "--ranks-per-node", "--small",   "--large", "--model",
-                                 "--algorithms", "--ring-nodes",     "--segment", "--lanes"};
+constexpr std::array of_group = {"--nodes",    "--ranks-per-node", "--small",      "--large",   "--model",
+                                 "--doubling", "--algorithms",     "--ring-nodes", "--segment", "--lanes"};
 
 std::string with_group(const std::vector<std::string>& given) {
     for (const std::string& name : given)
@@ -86,6 +86,9 @@ class Plan final : public Command {
         options.text("--group", group_,
                      "take hosts, ranks and thresholds from this group of the local daemon");
         options.bytes("--small", table_.small_bytes_max, "largest operation that travels with control");
+        options.bytes("--doubling", table_.doubling_bytes_max,
+                      "largest all_reduce by recursive doubling; of two hosts twice as much. Default: "
+                      "what nexarctl tune found on this host, or else built in");
         options.bytes("--large", table_.large_message_bytes,
                       "from here on pipelined, whatever the cost model says; 0: it decides");
         options.count(
@@ -114,7 +117,11 @@ class Plan final : public Command {
             if (!model)
                 return show_error(context,
                                   {exit_usage, "plan: --model " + model.error().text, "INVALID_ARGUMENT"});
-            table_.model = model->model;
+            table_.model = model->model.model;
+            const bool is_given = std::ranges::find(context.given, "--doubling") != context.given.end();
+            if (const uint64_t tuned = model->model.doubling_bytes_max; tuned > 0 && !is_given)
+                table_.doubling_bytes_max = tuned;
+            table_.doubling_bytes_max = std::min(table_.doubling_bytes_max, table_.small_bytes_max);
             question.model_from = model->from;
             by_model = model->decides;
         }
@@ -269,6 +276,7 @@ nexar::Result<json> plan_report(const PlanQuestion& asked) {
                 {"phases_per_segment", plan.phases},
                 {"total_bytes", total},
                 {"plan_function", question.table.version},
+                {"doubling_bytes_max", question.table.doubling_bytes_max},
                 {"model", nexar::collectives::object_of<json>(question.table.model)},
                 {"model_from", question.model_from},
                 {"candidates", candidates_of(question, layout)},
@@ -288,6 +296,7 @@ std::string render_plan(const json& p) {
                       " nodes"},
         {"algorithm", text_of(p, "algorithm")},
         {"chosen by", by_model ? "the cost model and the rules" : "size"},
+        {"doubling", "all_reduce up to " + bytes_text(count_of(p, "doubling_bytes_max"))},
         {"cost model", text_of(p, "model_from")},
         {"class", text_of(p, "class") == "bulk" ? "bulk: through the shards" : "small: with control"},
         {"segments", std::to_string(segments) + ", " + std::to_string(count_of(p, "lanes")) +

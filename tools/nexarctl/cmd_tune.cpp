@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "nexarctl/client.hpp"
 #include "nexarctl/commands.hpp"
@@ -21,18 +22,39 @@
 namespace nexarctl {
 
 using json = nlohmann::ordered_json;
+namespace coll = nexar::collectives;
 
 namespace {
 
 constexpr uint64_t tuned_hosts_max = 1024;
+
+// Of recursive doubling; that of a daemon that was not tuned is built in.
+std::string limit_text(const json& model) {
+    return has(model, coll::doubling_name) ? std::to_string(count_of(model, coll::doubling_name))
+                                           : std::to_string(coll::PlanTable().doubling_bytes_max);
+}
+
+std::string render_race(const json& report) {
+    const json& raced = list_of(report, "raced");
+    if (raced.empty())
+        return "no race of recursive doubling and ring: the node that makes groups is none of these hosts\n";
+    Table table({">BYTES", ">RECURSIVE DOUBLING", ">RING"});
+    for (const json& each : raced)
+        table.row({bytes_text(count_of(each, "bytes")),
+                   milliseconds_text(number_of(each, "doubling_ns") / 1e6),
+                   milliseconds_text(number_of(each, "ring_ns") / 1e6)});
+    return "\n" + table.text() + "\n";
+}
 
 // There is no model in use then: groups go by size.
 std::string render_forgotten(const json& report, bool was_tuned) {
     const std::string by_size = "groups that this host's daemon makes from now on choose by size\n";
     if (!was_tuned) return "this host was not tuned, so nothing was changed: " + by_size;
     Table table({"PARAMETER", ">FORGOTTEN", "WHAT IT IS"});
-    for (const auto& each : nexar::collectives::cost_parameters)
+    for (const auto& each : coll::cost_parameters)
         table.row({each.name, std::to_string(count_of(report["before"], each.name)), each.meaning});
+    if (has(report["before"], coll::doubling_name))
+        table.row({coll::doubling_name, limit_text(report["before"]), coll::doubling_meaning});
     return table.text() + "forgotten: " + by_size;
 }
 
@@ -40,10 +62,12 @@ std::string render_tuning(const json& report) {
     const bool was_tuned = flag_of(report, "was_tuned");
     if (flag_of(report, "forgotten")) return render_forgotten(report, was_tuned);
     Table table({"PARAMETER", was_tuned ? ">BEFORE" : ">BUILT IN", ">NOW", "WHAT IT IS"});
-    for (const auto& each : nexar::collectives::cost_parameters)
+    for (const auto& each : coll::cost_parameters)
         table.row({each.name, std::to_string(count_of(report["before"], each.name)),
                    std::to_string(count_of(report["model"], each.name)), each.meaning});
-    std::string out = table.text();
+    table.row({coll::doubling_name, limit_text(report["before"]), limit_text(report["model"]),
+               coll::doubling_meaning});
+    std::string out = table.text() + render_race(report);
     if (has(report, "host_ns"))
         out += "an operation that stays on the host takes " +
                milliseconds_text(number_of(report, "host_ns") / 1e6) +
@@ -88,8 +112,9 @@ class Tune final : public Command {
         if (!job) return show_error(context, {exit_usage, "tune: " + job.error().text, "INVALID_ARGUMENT"});
         const auto tuning = measure(*job);
         if (!tuning) return show_error(context, {exit_failed, "tune: " + tuning.error().text, "IO"});
-        json report{{"model", nexar::collectives::object_of<json>(tuning->model)},
+        json report{{"model", coll::object_of<json>(tuning->found)},
                     {"before", known["model"]},
+                    {"raced", list_of_raced(tuning->raced)},
                     {"host_ns", tuning->times.host_ns},
                     {"small_bytes", tuning->small_bytes},
                     {"bulk_bytes", tuning->bulk_bytes},
@@ -101,6 +126,14 @@ class Tune final : public Command {
             if (kept.exit != exit_ok) return show_error(context, kept);
         }
         return show(context, report);
+    }
+
+    static json list_of_raced(const std::vector<Raced>& raced) {
+        json out = json::array();
+        for (const Raced& each : raced)
+            out.push_back(
+                {{"bytes", each.bytes}, {"doubling_ns", each.doubling_ns}, {"ring_ns", each.ring_ns}});
+        return out;
     }
 
     static int show(const Context& context, const json& report) {
@@ -171,7 +204,14 @@ class Tune final : public Command {
         job.nodes = static_cast<uint32_t>(nodes_);
         job.index = static_cast<uint32_t>(node_index_.value_or(0));
         job.seconds = seconds_;
-        job.plan_of_group = [&context, name = job.group]() -> nexar::Result<PlanQuestion> {
+        job.announce = [&context](const Trial& trial) -> nexar::Result<void> {
+            const json wish{
+                {"trial", {{"group", trial.group}, {"doubling_bytes_max", trial.doubling_bytes_max}}}};
+            const Reply reply = ask(context.socket, "tune", wish.dump(), change_timeout_ms);
+            if (reply.exit != exit_ok) return nexar::fail(nexar::Errc::io, reply.text);
+            return {};
+        };
+        job.plan_of_group = [&context](const std::string& name) -> nexar::Result<PlanQuestion> {
             const Reply reply = ask(context.socket, "plan", json{{"group", name}}.dump());
             PlanQuestion question;
             if (reply.exit != exit_ok || !read_group(json::parse(reply.text, nullptr, false), question))

@@ -17,15 +17,15 @@ namespace nexarctl {
 
 using json = nlohmann::ordered_json;
 using nexar::collectives::cost_parameters;
-using nexar::collectives::CostModel;
+using nexar::collectives::Tuning;
 
 namespace {
 
-constexpr size_t model_file_max = 4096;  // bytes; a model has less than 200
+constexpr size_t model_file_max = 4096;  // bytes; a model has less than 300
 constexpr int tuned_timeout_ms = 1000;   // a plan needs no daemon
 
 // In the form of the file, so that there is one check.
-nexar::Result<CostModel> model_from_list(const std::string& numbers) {
+nexar::Result<Tuning> model_from_list(const std::string& numbers) {
     const auto commas = static_cast<size_t>(std::ranges::count(numbers, ','));
     if (commas + 1 != cost_parameters.size())
         return nexar::fail(nexar::Errc::invalid_argument,
@@ -37,12 +37,12 @@ nexar::Result<CostModel> model_from_list(const std::string& numbers) {
         text += std::string(each.name) + " = " + rest.substr(0, end) + "\n";
         rest.erase(0, end + 1);
     }
-    auto model = nexar::collectives::model_from(text);
+    auto model = nexar::collectives::tuning_from(text);
     if (!model) return nexar::fail(nexar::Errc::invalid_argument, (numbers + ": " + model.error().text));
     return model;
 }
 
-nexar::Result<CostModel> model_from_file(const std::string& path) {
+nexar::Result<Tuning> model_from_file(const std::string& path) {
     const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     std::string text(model_file_max + 1, '\0');
     const ssize_t read = file.fd < 0 ? -1 : ::read(file.fd, text.data(), text.size());
@@ -57,21 +57,29 @@ nexar::Result<CostModel> model_from_file(const std::string& path) {
             (path + ": more than a cost model has; allowed: a file of " +
              std::to_string(cost_parameters.size()) + " lines, as plan_model in a daemon's state_dir"));
     text.resize(static_cast<size_t>(read));
-    auto model = nexar::collectives::model_from(text);
+    auto model = nexar::collectives::tuning_from(text);
     if (!model) return nexar::fail(nexar::Errc::invalid_argument, (path + ": " + model.error().text));
     return model;
+}
+
+// 0: no race has found one.
+uint32_t limit_of(const json& model) {
+    return static_cast<uint32_t>(std::min<uint64_t>(count_of(model, nexar::collectives::doubling_name),
+                                                    nexar::collectives::doubling_bytes_most));
 }
 
 PlanModel of_this_host(const std::string& admin_socket) {
     const Reply reply = ask(admin_socket, "tune", "{}", tuned_timeout_ms);
     const json known = reply.exit == exit_ok ? json::parse(reply.text, nullptr, false) : json();
     if (flag_of(known, "is_tuned") && has(known, "model") && model_of(known["model"]).check())
-        return {model_of(known["model"]), "tuned: what nexarctl tune measured on this host", true};
+        return {{model_of(known["model"]), limit_of(known["model"])},
+                "tuned: what nexarctl tune measured on this host",
+                true};
     const char* const why = reply.exit == exit_ok ? "this host is not tuned (nexarctl tune)"
                             : reply.exit == exit_no_daemon
                                 ? "no daemon runs here that could be tuned"
                                 : "the daemon here does not show whether it is tuned";
-    return {CostModel{}, std::string("built in: ") + why, false};
+    return {Tuning{}, std::string("built in: ") + why, false};
 }
 
 }  // namespace

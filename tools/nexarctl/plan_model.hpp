@@ -3,13 +3,13 @@
 
 #include <string>
 
-#include "collectives/cost_model.hpp"
+#include "collectives/tuning.hpp"
 #include "core/result.hpp"
 
 namespace nexarctl {
 
 struct PlanModel {
-    nexar::collectives::CostModel model;
+    nexar::collectives::Tuning model;
     std::string from;      // for people: where it is from
     bool decides = false;  // a group of it goes by the model; else by size, and the model only predicts
 };

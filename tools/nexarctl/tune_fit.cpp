@@ -3,6 +3,9 @@
 
 #include <algorithm>
 
+#include "collectives/tuning.hpp"
+#include "core/features.hpp"
+
 namespace nexarctl {
 
 using nexar::Class;
@@ -59,6 +62,23 @@ CostModel fit(const Times& times, uint32_t nodes) {
     out.small.ps_per_byte = per_byte(times.small_long, begin_ns, out, Class::small);
     out.bulk.ps_per_byte = per_byte(times.bulk_long, begin_ns, out, Class::bulk);
     return out;
+}
+
+uint32_t doubling_limit(std::span<const Raced> sizes, uint32_t nodes) {
+    if (sizes.empty()) return 0;
+    const auto lost = [](uint64_t taken, const Raced& each) {
+        return static_cast<double>(taken) / static_cast<double>(std::min(each.doubling_ns, each.ring_ns));
+    };
+    double least = 0;
+    for (const Raced& each : sizes) least += lost(each.ring_ns, each);  // the ring for all
+    double total = least;
+    uint64_t limit = sizes.front().bytes / 2;
+    for (const Raced& each : sizes) {
+        total += lost(each.doubling_ns, each) - lost(each.ring_ns, each);
+        if (total < least) least = total, limit = each.bytes;
+    }
+    const uint64_t kept = nodes == 2 ? limit / nexar::doubling_of_two_hosts : limit;
+    return static_cast<uint32_t>(std::clamp<uint64_t>(kept, 1, nexar::collectives::doubling_bytes_most));
 }
 
 }  // namespace nexarctl

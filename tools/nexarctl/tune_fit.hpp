@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "collectives/cost_model.hpp"
 #include "core/result.hpp"
@@ -23,7 +24,15 @@ struct Times {
     // before.
     uint64_t shift_bytes = 0, pair_ns = 0, shift_ns = 0;
 };
+// One size, by both algorithms.
+struct Raced {
+    uint64_t bytes = 0, doubling_ns = 0, ring_ns = 0;
+};
+
 // Ensures: CostModel::check() accepts it.
 nexar::collectives::CostModel fit(const Times& times, uint32_t nodes);
+// The limit of recursive doubling, as it is kept (Tuning), by which these sizes together lose least to the
+// quicker algorithm of each. 0: there are none. Requires: by rising bytes, and no time is 0.
+uint32_t doubling_limit(std::span<const Raced> sizes, uint32_t nodes);
 
 }  // namespace nexarctl

@@ -1,30 +1,39 @@
-// What `nexarctl tune` times, as one rank of a group with a rank on each host: operations through the real
-// daemons. libnexar_c is loaded when it is needed: no other command needs it.
+// What `nexarctl tune` times, as one rank of groups with a rank on each host.
 #pragma once
 
 #include <functional>
 #include <string>
+#include <vector>
 
+#include "collectives/tuning.hpp"
 #include "core/result.hpp"
 #include "nexarctl/plan_report.hpp"
 #include "nexarctl/tune_fit.hpp"
 
 namespace nexarctl {
 
+// A group that is to go by size with this limit of recursive doubling [O8].
+struct Trial {
+    std::string group;
+    uint64_t doubling_bytes_max = 0;
+};
+
 struct TuneJob {
     std::string session_socket;
     std::string group, secret;
     uint32_t nodes = 2, index = 0;
     double seconds = 5;  // about, for all probes
-    // The group's table and layout, from this host's daemon.
-    std::function<nexar::Result<PlanQuestion>()> plan_of_group;
+    // A group's table and layout, from this host's daemon.
+    std::function<nexar::Result<PlanQuestion>(const std::string& group)> plan_of_group;
+    std::function<nexar::Result<void>(const Trial& trial)> announce;  // to this host's daemon
 };
 
-struct Tuning {
+struct Measured {
     Times times;                               // this host's; the others' may differ
-    nexar::collectives::CostModel model;       // of the slowest: the same on all hosts
+    std::vector<Raced> raced;                  // of the slowest host each
+    nexar::collectives::Tuning found;          // of the slowest: the same on all hosts
     uint64_t small_bytes = 0, bulk_bytes = 0;  // of the long operations
 };
-nexar::Result<Tuning> measure(const TuneJob& job);
+nexar::Result<Measured> measure(const TuneJob& job);
 
 }  // namespace nexarctl

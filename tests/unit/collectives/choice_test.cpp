@@ -5,6 +5,8 @@
 #include <catch2/catch_test_macros.hpp>
 #include <random>
 
+#include "collectives/tuning.hpp"
+
 namespace nexar::collectives {
 namespace {
 
@@ -247,6 +249,25 @@ TEST_CASE("what goes by size is shown beside what the built-in model says of the
                 for (const Candidate& other : shown)
                     REQUIRE((other.chosen || (other.why_not != nullptr && other.picoseconds > 0)));
             }
+}
+
+TEST_CASE("what is tuned survives its text, with a limit of recursive doubling or without", "[O7]") {
+    const Tuning without{{{1, 2}, {3, 4}, 5, 6}, 0}, with{without.model, 4096};
+    REQUIRE(*tuning_from(text_of(without)) == without);
+    REQUIRE(text_of(with) == text_of(without.model) + "doubling_bytes_max = 4096\n");
+    REQUIRE(*tuning_from(text_of(with)) == with);
+    REQUIRE(*tuning_from("doubling_bytes_max = 4096\n" + text_of(without)) == with);
+    const std::string whole = text_of(with);
+    REQUIRE(*tuning_from(whole.substr(0, whole.size() - 1)) == with);  // a last line without its end
+    for (const std::string& bad :
+         {whole + "doubling_bytes_max = 4096\n", text_of(without) + "doubling_bytes_max = 0\n",
+          text_of(without) + "doubling_bytes_max = 1073741825\n",
+          text_of(without) + "doubling_bytes_max = -1\n", text_of(without) + "doubling_bytes_max = \n",
+          text_of(without) + "doubling_bytes_max = 1x\n", text_of(without) + "doubling_bytes_max\n",
+          std::string("doubling_bytes_max = 4096\n"), std::string()}) {
+        CAPTURE(bad);
+        REQUIRE_FALSE(tuning_from(bad));
+    }
 }
 
 TEST_CASE("a model survives its text; a text that lacks, repeats or exceeds something is refused", "[O7]") {

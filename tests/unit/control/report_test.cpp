@@ -342,11 +342,21 @@ TEST_CASE("tune takes all six parameters within their ranges, or forgets, or onl
                                  "bulk_ps_per_byte": 4, "memory_ps_per_byte": 5, "shared_ps_per_byte": 6})";
     const auto wish = report::tune_wish(R"({"model": )" + six + "}");
     REQUIRE(wish);
-    REQUIRE(wish->model == collectives::CostModel{{1, 2}, {3, 4}, 5, 6});
+    REQUIRE(wish->model == collectives::Tuning{{{1, 2}, {3, 4}, 5, 6}, 0});
+    const std::string seven = six.substr(0, six.size() - 1) + R"(, "doubling_bytes_max": 7})";
+    REQUIRE(report::tune_wish(R"({"model": )" + seven + "}")->model->doubling_bytes_max == 7);
+    const auto trial = report::tune_wish(R"({"trial": {"group": "g", "doubling_bytes_max": 8}})")->trial;
+    REQUIRE((trial && trial->group == "g" && trial->doubling_bytes_max == 8));
     REQUIRE((!report::tune_wish("{}")->model && !report::tune_wish("{}")->forget));
     REQUIRE(report::tune_wish(R"({"forget": true})")->forget);
     for (const char* bad :
-         {R"({"model": {"small_start_ns": 1}})", R"({"model": 7})", R"({"forget": 1})", R"({"x": 1})",
+         {R"({"trial": 1})", R"({"trial": {"group": "g"}})",
+          R"({"trial": {"group": "", "doubling_bytes_max": 8}})",
+          R"({"trial": {"group": 7, "doubling_bytes_max": 8}})",
+          R"({"trial": {"group": "g", "doubling_bytes_max": 0}})",
+          R"({"trial": {"group": "g", "doubling_bytes_max": 8, "x": 1}})",
+          R"({"forget": true, "trial": {"group": "g", "doubling_bytes_max": 8}})",
+          R"({"model": {"small_start_ns": 1}})", R"({"model": 7})", R"({"forget": 1})", R"({"x": 1})",
           R"({"model": {"small_start_ns": "1"}})", R"({"model": {"a = 1\nsmall_start_ns": 1}})"}) {
         CAPTURE(bad);
         REQUIRE(report::tune_wish(bad).error().code == Errc::invalid_argument);

@@ -2,6 +2,10 @@
 #include "nexarctl/tune_fit.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <vector>
+
+#include "collectives/tuning.hpp"
+#include "core/features.hpp"
 
 using namespace nexarctl;
 using nexar::Class;
@@ -83,4 +87,20 @@ TEST_CASE("times that make no sense give parameters within their ranges") {
                 each->ns = ns;
             CHECK(fit(times, nodes).check());
         }
+}
+
+TEST_CASE("the limit of recursive doubling is where the ring begins to win, whatever one size alone says") {
+    const auto limit = [](std::vector<Raced> sizes, uint32_t nodes = 3) {
+        return doubling_limit(sizes, nodes);
+    };
+    CHECK(limit({}) == 0);
+    CHECK(limit({{8, 10, 20}, {16, 20, 30}, {32, 60, 40}}) == 16);
+    CHECK(limit({{8, 10, 20}, {16, 20, 30}, {32, 60, 40}}, 2) == 16 / nexar::doubling_of_two_hosts);
+    CHECK(limit({{8, 10, 20}, {16, 20, 30}, {32, 30, 40}}) == 32);
+    CHECK(limit({{8, 20, 10}, {16, 30, 20}, {32, 60, 40}}) == 4);
+    CHECK(limit({{1, 20, 10}}, 2) == 1);                            // never 0
+    CHECK(limit({{8, 10, 20}, {16, 21, 20}, {32, 30, 60}}) == 32);  // one size, disturbed
+    CHECK(limit({{8, 10, 20}, {16, 200, 20}, {32, 50, 60}}) == 8);  // too much to lose
+    CHECK(limit({{8, 10, 10}, {16, 10, 10}}) == 4);                 // no difference: the ring, fewer bytes
+    CHECK(limit({{uint64_t{1} << 40, 1, 2}}) == nexar::collectives::doubling_bytes_most);
 }

@@ -27,6 +27,9 @@ Config config_of(const NodeId& self, Incarnation incarnation) {
     out.incarnation = incarnation;
     out.proof = test::proof_port(self.prefix());
     out.open_log_bytes_max = 512;
+    out.plan.small_bytes_max = 256 * 1024;
+    out.plan.doubling_bytes_max = 64 * 1024;
+    out.plan.lanes = 1;
     return out;
 }
 

@@ -37,14 +37,17 @@ struct Node {
 };
 
 // As the leader makes it when the other node's open names these features.
-wire::GroupPrepare prepared_with(uint64_t ours, uint64_t theirs) {
-    Node node(leader, other, ours, 0);
+wire::GroupPrepare prepared_by(Node& node, uint64_t theirs) {
     wire::GroupOpen open{
         {other, (uint64_t{1} << 32) + 1}, key_of("g"), "g", 2, 1, 8, incarnation, 3, {}, theirs};
     node.machine.on_message(other, open, Time(ms(1)));
     const auto prepares = node.sent<wire::GroupPrepare>();
     REQUIRE(prepares.size() == 1);
     return prepares[0];
+}
+wire::GroupPrepare prepared_with(uint64_t ours, uint64_t theirs) {
+    Node node(leader, other, ours, 0);
+    return prepared_by(node, theirs);
 }
 
 }  // namespace
@@ -72,7 +75,8 @@ TEST_CASE("a group's plan function is one that all its nodes and its leader know
 }
 
 TEST_CASE(
-    "a group of two hosts has twice the bytes for recursive doubling, of one or three as many as configured",
+    "a group of two hosts has twice the bytes for recursive doubling, of one or three as many as "
+    "configured",
     "[rendezvous][O1]") {
     Cluster cluster(3, 1);
     const auto configured = config_of(node_id(0)).plan;
@@ -89,6 +93,32 @@ TEST_CASE(
         CHECK(cluster.group(*cluster.openers()[last].group).plan.lanes == std::max(configured.lanes, 4u));
     }
     CHECK(doubling_bytes_among(2, 48, 64) == 64);
+}
+
+TEST_CASE("a trial is of the groups of its name: by size, with its limit on any number of hosts",
+          "[rendezvous][O8]") {
+    Cluster cluster(2, 1);
+    const auto configured = config_of(node_id(0)).plan;
+    cluster[0].set_trial({"earlier", 1});
+    cluster[0].set_trial({"raced", 7});
+    cluster[0].set_trial({"raced", 48});
+    const auto limit_of = [&](const std::string& name) {
+        size_t last = 0;
+        for (unsigned rank = 0; rank < 2; ++rank) last = cluster.open(rank, name, 2, rank);
+        cluster.run(ms(1000));
+        REQUIRE(cluster.openers()[last].group);
+        const auto& plan = cluster.group(*cluster.openers()[last].group).plan;
+        return plan.doubling_bytes_max;
+    };
+    CHECK(limit_of("raced") == 48);
+    CHECK(limit_of("earlier") == 2 * configured.doubling_bytes_max);
+    cluster[0].set_trial({"raced", uint64_t{1} << 30});
+    CHECK(limit_of("raced") == configured.small_bytes_max);
+
+    Node tuned(leader, other, known_features(), 0);
+    tuned.machine.set_trial({"g", 48});
+    const auto plan = prepared_by(tuned, known_features()).plan;
+    CHECK((plan.version == plan_version_by_size && plan.doubling_bytes_max == 48));
 }
 
 TEST_CASE("a prepare that counts on what a node lacks is not answered OK by it", "[rendezvous][V5]") {
