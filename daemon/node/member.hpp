@@ -32,7 +32,7 @@ struct BulkView {         // of a peer's bulk connection on one shard, or on the
     bool up = false;
     bool answers = false;  // something has come over it since Member::ask_bulk()
     connections::CarrierKind carrier = connections::CarrierKind::quic;
-    std::string carrier_why;  // of QUIC: why not TCP
+    std::string carrier_why;  // of QUIC: why not TCP; of none: why
     bool tcp = false;         // both ends carry bulk data over TCP
     std::shared_ptr<link::Traffic> traffic = std::make_shared<link::Traffic>();
 };

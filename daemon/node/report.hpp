@@ -34,7 +34,7 @@ struct Bulk {  // a connection for bulk data, of one shard
     std::optional<bool> answers{};  // the doctor asks
     std::string carrier{};          // "quic", "tcp"; empty: not up
     bool encrypted = true;
-    std::string carrier_why{};  // of QUIC: why not TCP
+    std::string carrier_why{};  // of QUIC: why not TCP; of none: why
     bool tcp = false;           // both ends carry bulk data over TCP
 };
 

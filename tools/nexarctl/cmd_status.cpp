@@ -56,17 +56,26 @@ std::string data_text(const json& of, const char* direction) {
     return bytes_text(bytes);
 }
 
-// Which carrier each shard's connection has: "tcp", or QUIC and why; shards that have the same are shown
-// once.
+// The carrier of one shard's connection, of QUIC with the reason, or why there is none; empty: not known.
+std::string carrier_text(const json& bulk) {
+    std::string why = text_of(bulk, "carrier_why");
+    if (!flag_of(bulk, "up")) {
+        // The shards differ in their ports only, which --json has.
+        const std::string at = " at " + text_of(bulk, "address");
+        for (size_t found; (found = why.find(at)) != std::string::npos;) why.erase(found, at.size());
+        return why.empty() ? "" : "down: " + why;
+    }
+    return text_of(bulk, "carrier") + (flag_of(bulk, "encrypted") ? "" : ", NOT ENCRYPTED") +
+           (why.empty() ? "" : ": " + why);
+}
+
+// Shards that have the same are shown once.
 std::string bulk_text(const json& peer) {
     std::vector<std::string> shown;
-    for (const auto& b : list_of(peer, "bulk")) {
-        if (!flag_of(b, "up")) continue;
-        std::string text = text_of(b, "carrier");
-        if (!flag_of(b, "encrypted")) text += ", NOT ENCRYPTED";
-        if (!text_of(b, "carrier_why").empty()) text += ": " + text_of(b, "carrier_why");
-        if (std::ranges::find(shown, text) == shown.end()) shown.push_back(std::move(text));
-    }
+    for (const auto& b : list_of(peer, "bulk"))
+        if (std::string text = carrier_text(b);
+            !text.empty() && std::ranges::find(shown, text) == shown.end())
+            shown.push_back(std::move(text));
     std::string out;
     for (const std::string& text : shown) out += (out.empty() ? "" : "; ") + text;
     return out;

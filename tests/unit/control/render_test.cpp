@@ -49,6 +49,17 @@ TEST_CASE("status shows this node, then its peers as a table") {
             "-                                      silent?for 5 s\n");
 }
 
+TEST_CASE("status says why a connection for bulk data is down, once for all shards, without its address") {
+    const json status = json::parse(R"({"peers": [{"node": "aaaaaaaaaaaa", "state": "up", "bulk": [
+        {"address": "10.0.0.2:7655", "up": false, "encrypted": true,
+         "carrier_why": "tcp refused at 10.0.0.2:7655; quic: not answered at 10.0.0.2:7655"},
+        {"address": "10.0.0.2:7656", "up": false, "encrypted": false,
+         "carrier_why": "tcp refused at 10.0.0.2:7656; quic: not answered at 10.0.0.2:7656"},
+        {"address": "10.0.0.2:7657", "up": true, "carrier": "tcp", "encrypted": true, "carrier_why": ""}]}]})");
+    REQUIRE(render_status(status).find("  down: tcp refused; quic: not answered; tcp  ") !=
+            std::string::npos);
+}
+
 TEST_CASE("status warns of holes that are not guarded") {
     REQUIRE(
         render_status({{"holes_unguarded", "userfaultfd is not allowed"}})
