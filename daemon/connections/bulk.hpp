@@ -108,8 +108,9 @@ class BulkConnections {
         Time up_since{};
         CarrierKind carrier = CarrierKind::quic;  // of the connection in use, or the last one
         bool quic_waits = false;                  // for the dial over TCP: tcp_patience
-        std::string tcp_why;   // of the last failure over TCP; empty: none since it carried
-        std::string quic_why;  // of the last failure over QUIC; empty while a connection is in use
+        bool tcp_hastened = false;  // since the last loss, or control connection: its pauses go on [B8]
+        std::string tcp_why;        // of the last failure over TCP; empty: none since it carried
+        std::string quic_why;       // of the last failure over QUIC; empty while a connection is in use
         // This node's certificate was renewed, and no connection that was dialled here since has been in use:
         // one that was dialled before, or by the peer, may show the old certificate.
         bool to_be_replaced = false;
@@ -130,6 +131,7 @@ class BulkConnections {
     void dial_failed(Peer& peer, const std::string& why, Time now);
     bool wants_tcp(const Peer& peer) const { return tcp_ && peer.known.tcp && peer.is_ours(); }
     void dial_tcp_due(Time now);
+    void hasten_tcp(Peer& peer, Time now);
     void tcp_failed(Peer& peer, const std::string& why, Time now);
     void carries(Peer& peer, const Opened& opened, Time now);
     void start_quic(Peer& peer, bool tcp_first, Duration pace, Time now);
