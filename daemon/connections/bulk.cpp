@@ -63,12 +63,19 @@ void BulkConnections::introduce(const KnownPeer& known, Time now) {
     if (tcp_first && !peer.over_tcp() && !peer.tcp_dialling) tcp_schedule_.start(target, from);
     const bool waits = !known.dial && schedule_.is_waiting(target);
     if (!peer.up && !peer.dialling && !waits) start_quic(peer, tcp_first, {}, from);
-    if (!is_known && !peer.up) push_state(peer);
+    if (!same_path) forget_reasons(peer);
     const auto [first, last] = waiting_.equal_range(known.node);
     std::vector<Opened> waited;
     for (auto it = first; it != last; ++it) waited.push_back(it->second);
     waiting_.erase(first, last);
     for (const Opened& opened : waited) on_opened(opened, now);
+}
+
+// They spoke of another address.
+void BulkConnections::forget_reasons(Peer& peer) {
+    peer.tcp_why.clear();
+    peer.quic_why.clear();
+    if (!peer.over_tcp()) push_state(peer);
 }
 
 void BulkConnections::drop(link::PeerIndex index) {
@@ -235,7 +242,9 @@ void BulkConnections::carries(Peer& peer, const Opened& opened, Time now) {
     if (peer.dialling) channels_.abandon(*std::exchange(peer.dialling, std::nullopt));
     if (opened.kind == CarrierKind::quic) {
         if (!wants_tcp(peer)) tcp_schedule_.stop(target);
-        if (was_tcp && peer.tcp_why.empty())
+        if (!peer.known.dial)
+            peer.tcp_why.clear();
+        else if (was_tcp && peer.tcp_why.empty())
             peer.tcp_why = (opened.we_dialled ? "quic was dialled before tcp, and opened after it, at "
                                               : "the other node left tcp at ") +
                            peer.known.address;

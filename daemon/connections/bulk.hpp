@@ -109,8 +109,10 @@ class BulkConnections {
         CarrierKind carrier = CarrierKind::quic;  // of the connection in use, or the last one
         bool quic_waits = false;                  // for the dial over TCP: tcp_patience
         bool tcp_hastened = false;  // since the last loss, or control connection: its pauses go on [B8]
-        std::string tcp_why;        // of the last failure over TCP; empty: none since it carried
-        std::string quic_why;       // of the last failure over QUIC; empty while a connection is in use
+        // Of the last failure over TCP to this address; empty: none since it carried, or, where the other
+        // node dials, since QUIC did.
+        std::string tcp_why;
+        std::string quic_why;  // of the last failure over QUIC; empty while a connection is in use
         // This node's certificate was renewed, and no connection that was dialled here since has been in use:
         // one that was dialled before, or by the peer, may show the old certificate.
         bool to_be_replaced = false;
@@ -136,6 +138,7 @@ class BulkConnections {
     void carries(Peer& peer, const Opened& opened, Time now);
     void start_quic(Peer& peer, bool tcp_first, Duration pace, Time now);
     void redial_tcp(Peer& peer, const Closed& closed, Time now, Time from);
+    void forget_reasons(Peer& peer);
     std::string carrier_why(const Peer& peer) const;
     std::string not_tcp_why(const Peer& peer) const;
     void push_state(const Peer& peer, std::string why = {});
