@@ -304,7 +304,7 @@ void BulkConnections::lost(const Closed& closed, Time now) {
         tcp_schedule_.start(target, from);
     else if (may_pass && closed.why.code == Channels::close_silent)
         hasten_tcp(peer, now);
-    push_state(peer, closed.why.reason);
+    push_state(peer, closed.why.reason.empty() ? closed.why.cause : closed.why.reason);
 }
 
 // What broke TCP may have broken this connection only: it is dialled again at once, and QUIC a moment later.

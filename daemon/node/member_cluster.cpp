@@ -1,7 +1,9 @@
 // Member in a cluster: control plane, bulk shards, tokens and certificates.
 #include <algorithm>
 #include <sstream>
+#include <utility>
 
+#include "node/bulk_log.hpp"
 #include "node/member.hpp"
 #include "node/member_ports.hpp"
 #include "node/wall_clock.hpp"
@@ -314,20 +316,18 @@ void Member::on_bulk_event(Time now, size_t shard, shards::Event event) {
 
 void Member::on_bulk(Time now, size_t shard, const connections::BulkState& state) {
     const auto it = peers_.find(state.peer);
+    bool was_up = !state.why.empty();  // where the peer is gone meanwhile
     if (it != peers_.end() && shard == shards::loop_number) shard = it->second.bulk.size() - 1;
     if (it != peers_.end() && shard < it->second.bulk.size()) {
         BulkView& view = it->second.bulk[shard];
-        view.up = state.up;
+        was_up = std::exchange(view.up, state.up);
         view.carrier = state.carrier;
         view.carrier_why = state.carrier_why;
         view.answers = state.up && state.cut_off.empty();  // it was made just now, or something came
     }
     if (state.answers) return;
-    if (!state.cut_off.empty()) engine_->on_bulk_cut_off(now, state.peer, state.cut_off, state.why);
-    needs_.log.debug(state.up ? "bulk_up" : "bulk_down",
-                     {field("peer", state.peer), field("why", state.why),
-                      field("carrier", state.carrier == connections::CarrierKind::quic ? "quic" : "tcp"),
-                      field("carrier_why", state.carrier_why)});
+    if (!state.cut_off.empty()) return engine_->on_bulk_cut_off(now, state.peer, state.cut_off, state.why);
+    log_bulk(needs_.log, was_up, state);
 }
 
 void Member::ask_bulk() {

@@ -148,5 +148,14 @@ TEST_CASE("a reason speaks of the address and the incarnation that are dialled n
     CHECK(f.states.back().carrier_why == "tcp has not answered yet at elsewhere:2");
 }
 
+TEST_CASE("a loss for which no end gave a reason has its cause as the reason", "[connections]") {
+    Fixture f;
+    f.introduce(0);
+    f.answer(f.tcp, 1);
+    f.refuse(f.tcp, 5000, "Connection reset by peer");
+    CHECK_FALSE(f.states.back().up);
+    CHECK(f.states.back().why == "Connection reset by peer");
+}
+
 }  // namespace
 }  // namespace nexar::connections
