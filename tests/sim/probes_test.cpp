@@ -176,18 +176,18 @@ TEST_CASE("a sender that takes back what is set apart: its owner's mrecv names i
             const bool by_deadline = seed % 2;
             Cluster cluster(seed, endless(3));
             Post post(cluster, cluster.make_group(placement));
-            Call& send = post.send(0, 1, 5, 1, 400'000, by_deadline ? 2ms : Duration{-1});
+            Call& send = post.send(0, 1, 5, 1, 1'000'000, by_deadline ? 2ms : Duration{-1});
             cluster.run_for(1ms);
             const uint64_t number = number_of(post.look(OpKind::mprobe, 1, 0, 5));
-            Call& next = post.recv(1, 0, 5, 400'000);
+            Call& next = post.recv(1, 0, 5, 1'000'000);
             cluster.run_for(cluster.clock.some(1500us));
-            Call* recv = seed % 3 ? nullptr : &post.mrecv(1, number, 400'000);
+            Call* recv = seed % 3 ? nullptr : &post.mrecv(1, number, 1'000'000);
             if (!by_deadline) {
                 cluster.run_for(cluster.clock.some(400us));
                 cluster.cancel(post.group, 0, send);
             }
             cluster.run_for(20ms);
-            if (recv == nullptr) recv = &post.mrecv(1, number, 400'000);
+            if (recv == nullptr) recv = &post.mrecv(1, number, 1'000'000);
             cluster.run_for(20ms);
             REQUIRE((recv->ended && send.ended));
             if (!recv->ok()) {
