@@ -532,6 +532,7 @@ Result<TuneWish> tune_wish(const std::string& arguments) {
     std::string text;  // in the form of the file, so that there is one check
     for (const auto& [name, value] : found->items()) {
         if (!value.is_number_unsigned()) return bad_argument(name, "a whole number");
+        if (name.find('\n') != std::string::npos) return bad_argument(name, "the name of a parameter");
         text += name.substr(0, 64) + " = " + std::to_string(value.get<uint64_t>()) + "\n";
     }
     NEXAR_TRY(wish.model, collectives::tuning_from(text));

@@ -62,7 +62,7 @@ def test_what_tune_measures_is_kept_by_both_hosts_for_later_groups_and_over_a_re
     equal(set(one["model"]), {*PARAMETERS, "doubling_bytes_max"}, "parameters, and what the race found")
     equal([each["bytes"] for each in one["raced"]], [1024 * size for size in (8, 16, 32, 64, 128, 256)], "the sizes raced")
     assert all(each["doubling_ns"] > 0 and each["ring_ns"] > 0 for each in one["raced"]), one
-    equal(one["raced"], two["raced"], "of the slowest of both, on both")
+    equal((one["raced"], one["why_no_race"]), (two["raced"], ""), "of the slowest of both, on both")
     costs, limit = {name: one["model"][name] for name in PARAMETERS}, one["model"]["doubling_bytes_max"]
     assert 2048 <= limit <= 128 * 1024, limit
     assert all(value >= 1 for value in one["model"].values()), one
@@ -222,6 +222,19 @@ def test_what_is_configured_is_the_rule_of_groups_made_there_and_no_rule_goes_by
         node.start(NEXAR_ALGORITHMS="halving")
     cluster.wait_connected()
     equal(version_and_family("halved"), (3, "halving"), "with NEXAR_ALGORITHMS")
+    for node in cluster:
+        node.end()
+
+
+def test_where_no_size_can_be_raced_there_is_no_limit_and_tune_says_why(cluster):
+    for node in cluster:
+        node.end()
+    for node in cluster:
+        node.start(NEXAR_SMALL_MSG_BYTES="4096")
+    cluster.wait_connected()
+    for report in tune(cluster, "--dry-run"):
+        equal((set(report["model"]), report["raced"]), (PARAMETERS, []), "no limit")
+        contains(report["why_no_race"], "small_message_bytes is less than")
     for node in cluster:
         node.end()
 

@@ -28,16 +28,15 @@ namespace {
 
 constexpr uint64_t tuned_hosts_max = 1024;
 
-// Of recursive doubling; that of a daemon that was not tuned is built in.
 std::string limit_text(const json& model) {
     return has(model, coll::doubling_name) ? std::to_string(count_of(model, coll::doubling_name))
-                                           : std::to_string(coll::PlanTable().doubling_bytes_max);
+                                           : "built in";
 }
 
 std::string render_race(const json& report) {
     const json& raced = list_of(report, "raced");
     if (raced.empty())
-        return "no race of recursive doubling and ring: the node that makes groups is none of these hosts\n";
+        return "no race of recursive doubling and ring: " + text_of(report, "why_no_race") + "\n";
     Table table({">BYTES", ">RECURSIVE DOUBLING", ">RING"});
     for (const json& each : raced)
         table.row({bytes_text(count_of(each, "bytes")),
@@ -115,6 +114,7 @@ class Tune final : public Command {
         json report{{"model", coll::object_of<json>(tuning->found)},
                     {"before", known["model"]},
                     {"raced", list_of_raced(tuning->raced)},
+                    {"why_no_race", tuning->why_no_race},
                     {"host_ns", tuning->times.host_ns},
                     {"small_bytes", tuning->small_bytes},
                     {"bulk_bytes", tuning->bulk_bytes},

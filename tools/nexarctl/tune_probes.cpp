@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <random>
+#include <string>
 #include <vector>
 
 #include "nexarctl/tune_rank.hpp"
@@ -61,34 +63,81 @@ RankPlace place_of(const TuneJob& job, const std::string& group) {
 constexpr std::array<uint64_t, 6> raced_bytes{8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10};
 constexpr uint32_t race_turns = 3;
 
-// Recursive doubling and the ring, in turns, in a group for each; empty: who made these groups made them as
-// any other, as it is no host that is tuned, or runs an older version.
-Result<std::vector<Raced>> race(const Library& library, const TuneJob& job, double seconds) {
+// Recursive doubling and the ring, in a group for each.
+struct Race {
     std::array<std::unique_ptr<Rank>, 2> groups;
-    const std::array<Trial, 2> trials{
-        {{job.group + "-doubling", raced_bytes.back()}, {job.group + "-ring", 1}}};
-    std::vector<Raced> out;
-    for (const uint64_t bytes : raced_bytes) out.push_back({bytes, UINT64_MAX, UINT64_MAX});
+    std::vector<Raced> sizes;
+    std::string why_none;  // empty: there is one
+};
+
+// Whether it is so on any host.
+Result<bool> anywhere(const Rank& rank, bool here) {
+    uint64_t flag = here ? 1 : 0;
+    NEXAR_TRY_VOID(rank.greatest({&flag, 1}));
+    return flag > 0;
+}
+
+// Who is to race must make these groups unlike others; all hosts go on together, whichever of them cannot.
+// No other user knows the names before.
+Result<Race> open_race(const Library& library, const TuneJob& job, const Rank& rank) {
+    Race out;
+    uint64_t number = std::random_device{}();
+    NEXAR_TRY_VOID(rank.greatest({&number, 1}));
+    const std::string name = job.group + "-race-" + std::to_string(number);
+    const std::array<Trial, 2> trials{{{name + "-doubling", raced_bytes.back()}, {name + "-ring", 1}}};
+    uint64_t most = raced_bytes.back();
     for (size_t i = 0; i < trials.size(); ++i) {
-        NEXAR_TRY_VOID(job.announce(trials[i]));
-        NEXAR_TRY(groups[i], Rank::open(library, place_of(job, trials[i].group)));
-        NEXAR_TRY(const PlanQuestion question, job.plan_of_group(trials[i].group));
-        const uint64_t small = question.table.small_bytes_max;
-        if (question.table.doubling_bytes_max != std::min(small, trials[i].doubling_bytes_max))
-            return std::vector<Raced>();
-        std::erase_if(out, [small](const Raced& each) { return each.bytes > small; });
-    }
-    const double each = seconds / static_cast<double>(2 * race_turns * std::max<size_t>(1, out.size()));
-    for (uint32_t turn = 0; turn < race_turns; ++turn)
-        for (Raced& size : out) {
-            NEXAR_TRY(uint64_t doubling, groups[0]->median_ns(Probe::reduce, size.bytes, each));
-            NEXAR_TRY(uint64_t ring, groups[1]->median_ns(Probe::reduce, size.bytes, each));
-            std::array<uint64_t, 2> both{doubling, ring};  // of the slowest host
-            NEXAR_TRY_VOID(groups[0]->greatest(both));
-            size.doubling_ns = std::min(size.doubling_ns, both[0]);
-            size.ring_ns = std::min(size.ring_ns, both[1]);
+        NEXAR_TRY(const bool is_refused, anywhere(rank, !job.announce(trials[i])));
+        if (is_refused) {
+            out.why_none = "a host's daemon does not take part, as one of an older version";
+            return out;
         }
+        NEXAR_TRY(out.groups[i], Rank::open(library, place_of(job, trials[i].group)));
+        const auto question = job.plan_of_group(trials[i].group);
+        if (question) most = std::min(most, question->table.small_bytes_max);
+        const bool is_made =
+            question && question->table.doubling_bytes_max ==
+                            std::min(question->table.small_bytes_max, trials[i].doubling_bytes_max);
+        NEXAR_TRY(const bool is_another, anywhere(rank, !is_made));
+        if (is_another) {
+            out.why_none = "the node that makes groups is none of these hosts, or has an older version";
+            return out;
+        }
+    }
+    for (const uint64_t bytes : raced_bytes)
+        if (bytes <= most) out.sizes.push_back({bytes, UINT64_MAX, UINT64_MAX});
+    if (out.sizes.empty()) out.why_none = "small_message_bytes is less than the shortest of 8 KiB";
     return out;
+}
+
+// In turns, of which the least counts, on the slowest host. Where they take long there are fewer turns.
+Result<void> run_race(Race& race, double seconds) {
+    const double each =
+        seconds / static_cast<double>(2 * race_turns * std::max<size_t>(1, race.sizes.size()));
+    const auto median = [each](const Rank& rank, uint64_t bytes) {
+        return rank.median_ns(Probe::reduce, bytes, each, 2);
+    };
+    if (!race.why_none.empty()) return {};
+    uint64_t spent_ns = 0;
+    for (uint32_t turn = 0; turn < race_turns && static_cast<double>(spent_ns) < seconds * 1e9; ++turn) {
+        Result<void> result;
+        spent_ns += ns_of([&] {
+            result = [&]() -> Result<void> {
+                for (Raced& size : race.sizes) {
+                    std::array<uint64_t, 2> both{};
+                    NEXAR_TRY(both[0], median(*race.groups[0], size.bytes));
+                    NEXAR_TRY(both[1], median(*race.groups[1], size.bytes));
+                    NEXAR_TRY_VOID(race.groups[0]->greatest(both));
+                    size.doubling_ns = std::min(size.doubling_ns, both[0]);
+                    size.ring_ns = std::min(size.ring_ns, both[1]);
+                }
+                return {};
+            }();
+        });
+        NEXAR_TRY_VOID(result);
+        NEXAR_TRY_VOID(race.groups[0]->greatest({&spent_ns, 1}));
+    }
+    return {};
 }
 
 Result<Timed> timed(const Rank& rank, const PlanQuestion& question, uint64_t bytes, double seconds) {
@@ -129,6 +178,7 @@ Result<Measured> measure(const TuneJob& job) {
     if (layout.nodes() != job.nodes)
         return fail(Errc::bad_state, "the ranks are on " + std::to_string(layout.nodes()) + " of " +
                                          std::to_string(job.nodes) + " hosts: start one tune on each");
+    NEXAR_TRY(Race race, open_race(library, job, *rank));
     out.small_bytes = longest_small(question);
     // All take as many turns, so the longest time that a host was given is everybody's.
     auto milliseconds = static_cast<uint64_t>(job.seconds * 1000);
@@ -147,7 +197,9 @@ Result<Measured> measure(const TuneJob& job) {
     out.bulk_bytes = std::min(probe_bytes_max, question.table.segment_bytes);  // by one shard
     NEXAR_TRY(times.bulk_long, timed(*rank, question, out.bulk_bytes, seconds));
     if (job.nodes > 2) NEXAR_TRY_VOID(exchanges(*rank, times, seconds));
-    NEXAR_TRY(out.raced, race(library, job, 2 * seconds));
+    NEXAR_TRY_VOID(run_race(race, 2 * seconds));
+    out.raced = race.sizes;
+    out.why_no_race = race.why_none;
 
     // The slowest link and host.
     const coll::CostModel own = fit(times, job.nodes);

@@ -31,6 +31,7 @@ struct TuneJob {
 struct Measured {
     Times times;                               // this host's; the others' may differ
     std::vector<Raced> raced;                  // of the slowest host each
+    std::string why_no_race;                   // empty: there was one
     nexar::collectives::Tuning found;          // of the slowest: the same on all hosts
     uint64_t small_bytes = 0, bulk_bytes = 0;  // of the long operations
 };

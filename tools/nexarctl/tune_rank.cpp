@@ -104,7 +104,7 @@ Result<void> Rank::exchange(Probe probe, uint64_t bytes) const {
         "all_to_allv");
 }
 
-Result<uint64_t> Rank::median_ns(Probe probe, uint64_t bytes, double seconds) const {
+Result<uint64_t> Rank::median_ns(Probe probe, uint64_t bytes, double seconds, size_t least) const {
     Result<void> result;
     const auto take = [&] {
         return ns_of([&] {
@@ -114,8 +114,9 @@ Result<uint64_t> Rank::median_ns(Probe probe, uint64_t bytes, double seconds) co
     take();  // memory and buffers come with the first
     uint64_t first = take();
     NEXAR_TRY_VOID(greatest({&first, 1}));
-    const auto turns = static_cast<size_t>(
-        std::clamp(seconds * 1e9 / static_cast<double>(std::max<uint64_t>(1, first)), 5.0, 4000.0));
+    const auto turns =
+        static_cast<size_t>(std::clamp(seconds * 1e9 / static_cast<double>(std::max<uint64_t>(1, first)),
+                                       static_cast<double>(least), 4000.0));
     std::vector<uint64_t> times;
     for (size_t n = 0; n < turns && result; ++n) times.push_back(take());
     NEXAR_TRY_VOID(result);

@@ -60,8 +60,8 @@ class Rank {
     // The greatest value of all ranks, by place.
     nexar::Result<void> greatest(std::span<uint64_t> values) const;
     nexar::Result<void> once(Probe probe, uint64_t bytes) const;
-    // The median; all ranks take as many turns, of about `seconds` in all.
-    nexar::Result<uint64_t> median_ns(Probe probe, uint64_t bytes, double seconds) const;
+    // The median; all ranks take as many turns, `least` or more, of about `seconds` in all.
+    nexar::Result<uint64_t> median_ns(Probe probe, uint64_t bytes, double seconds, size_t least = 5) const;
 
   private:
     explicit Rank(const Library& library) : library_(library) {}

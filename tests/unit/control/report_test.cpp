@@ -362,6 +362,8 @@ TEST_CASE("tune takes all six parameters within their ranges, or forgets, or onl
         REQUIRE(report::tune_wish(bad).error().code == Errc::invalid_argument);
     }
     REQUIRE_FALSE(report::tune_wish(R"({"forget": true, "model": )" + six + "}"));
+    const std::string two_lines = R"({"doubling_bytes_max = 5\nsmall_start_ns")" + six.substr(six.find(':'));
+    REQUIRE(report::tune_wish(R"({"model": )" + two_lines + "}").error().code == Errc::invalid_argument);
 }
 
 TEST_CASE("cluster, tokens, doctor and config are JSON, and the configuration shows no secret", "[C6]") {
