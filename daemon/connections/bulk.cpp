@@ -50,7 +50,6 @@ void BulkConnections::introduce(const KnownPeer& known, Time now) {
     Peer& peer = peers_[known.peer];
     const bool same_path = is_known && peer.known.address == known.address;
     peer.known = known;
-    peer.tcp_hastened = false;
     if (known.traffic) mesh_->count_in(known.peer, known.traffic);
     const Target target{known.node, {}};
     schedule_.add(target, 1);
@@ -191,9 +190,8 @@ void BulkConnections::dial_due(Time now) {
     }
 }
 
-// A dial that was to replace a connection in use: that one goes on, and the dial is repeated. Where QUIC does
-// not carry either, TCP's pause ends, once: a node that died is not to be dialled more often for that. While
-// transfers wait there is no reason to spare it; they end when the node has failed.
+// A dial that was to replace a connection in use: that one goes on, and the dial is repeated. While QUIC does
+// not carry either, there is no reason to spare TCP.
 void BulkConnections::dial_failed(Peer& peer, const std::string& why, Time now) {
     if (peer.dialling) channels_.give_up(*std::exchange(peer.dialling, std::nullopt));
     const Target target{peer.known.node, {}};
@@ -203,7 +201,7 @@ void BulkConnections::dial_failed(Peer& peer, const std::string& why, Time now) 
     schedule_.failed(target, now);
     const std::string text = "quic: " + why + " at " + peer.known.address;
     if (std::exchange(peer.quic_why, text) != text) push_state(peer);
-    if (wants_tcp(peer) && (!peer.tcp_hastened || mesh_->waits_for(peer.known.peer))) hasten_tcp(peer, now);
+    if (wants_tcp(peer)) tcp_schedule_.hasten(target, now);
 }
 
 void BulkConnections::on_opened(const Opened& opened, Time now) {
@@ -286,7 +284,6 @@ void BulkConnections::lost(const Closed& closed, Time now) {
     Peer& peer = at->second;
     const bool was_tcp = peer.over_tcp();
     peer.up = false;
-    peer.tcp_hastened = false;
     const Time from = now + patience(peer, closed.why);
     const bool is_announced = find(closed.node) == &peer;
     if (is_announced && was_tcp && wants_tcp(peer))
@@ -303,7 +300,7 @@ void BulkConnections::lost(const Closed& closed, Time now) {
     if (may_pass && !peer.known.dial)
         tcp_schedule_.start(target, from);
     else if (may_pass && closed.why.code == Channels::close_silent)
-        hasten_tcp(peer, now);
+        tcp_schedule_.hasten(target, now);
     push_state(peer, closed.why.reason.empty() ? closed.why.cause : closed.why.reason);
 }
 
@@ -330,13 +327,6 @@ void BulkConnections::start_quic(Peer& peer, bool tcp_first, Duration pace, Time
     peer.quic_waits = tcp_first;
     schedule_.start({peer.known.node, {}}, tcp_first ? now + config_.tcp_patience : now, pace != Duration{},
                     pace);
-}
-
-void BulkConnections::hasten_tcp(Peer& peer, Time now) {
-    const Target target{peer.known.node, {}};
-    if (!tcp_schedule_.is_waiting(target)) return;
-    tcp_schedule_.hasten(target, now);
-    peer.tcp_hastened = true;
 }
 
 void BulkConnections::dial_tcp_due(Time now) {

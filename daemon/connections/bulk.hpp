@@ -108,7 +108,6 @@ class BulkConnections {
         Time up_since{};
         CarrierKind carrier = CarrierKind::quic;  // of the connection in use, or the last one
         bool quic_waits = false;                  // for the dial over TCP: tcp_patience
-        bool tcp_hastened = false;  // since the last loss, or control connection: its pauses go on [B8]
         // Of the last failure over TCP to this address; empty: none since it carried, or, where the other
         // node dials, since QUIC did.
         std::string tcp_why;
@@ -133,7 +132,6 @@ class BulkConnections {
     void dial_failed(Peer& peer, const std::string& why, Time now);
     bool wants_tcp(const Peer& peer) const { return tcp_ && peer.known.tcp && peer.is_ours(); }
     void dial_tcp_due(Time now);
-    void hasten_tcp(Peer& peer, Time now);
     void tcp_failed(Peer& peer, const std::string& why, Time now);
     void carries(Peer& peer, const Opened& opened, Time now);
     void start_quic(Peer& peer, bool tcp_first, Duration pace, Time now);

@@ -96,6 +96,25 @@ TEST_CASE("a new control connection does not end the pause before the next dial 
     CHECK(f.tcp.dials.size() == dials + 1);
 }
 
+TEST_CASE("while QUIC does not carry either, TCP is dialled as often as QUIC is", "[connections][B8]") {
+    Fixture f;
+    f.introduce(0);
+    f.refuse(f.tcp, 1, "tcp refused");
+    const ConnectionId quic = f.answer(f.quic, 2);
+    int now = f.refuse_tcp(2);
+    f.quic.close(quic, at_ms(now), "cut");
+    const size_t dials = f.tcp.dials.size();
+    size_t quic_dials = f.quic.dials.size();
+    for (const int end = now + 6000; now < end; now += 10) {
+        f.turn(now);
+        if (f.quic.dials.size() > quic_dials) f.refuse(f.quic, now, "no answer");
+        quic_dials = f.quic.dials.size();
+    }
+    CHECK(f.tcp.dials.size() > dials);
+    f.answer(f.tcp, now);
+    CHECK(f.states.back().carrier == CarrierKind::tcp);
+}
+
 TEST_CASE("TCP is dialled at once when QUIC has fallen silent, whatever its pause is",
           "[connections][B8][P13]") {
     for (const bool silent : {true, false}) {
