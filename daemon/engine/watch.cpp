@@ -78,7 +78,8 @@ void Watch::on_log_discarded(link::PeerIndex peer) {
 
 void Watch::on_link_lost(link::PeerIndex peer, const GroupId& group, const std::string& why) {
     const PeerState& state = context_.peer(peer);
-    context_.ports.log.warn("bulk_cut_off", {field("node", state.node), field("group", group.text())});
+    context_.ports.log.warn("bulk_cut_off",
+                            {field("node", state.node), field("group", group.text()), field("why", why)});
     arbiter_.on_link_lost(state.node, state.incarnation, group, why);
 }
 

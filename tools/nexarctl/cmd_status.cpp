@@ -59,12 +59,14 @@ std::string data_text(const json& of, const char* direction) {
 // The carrier of one shard's connection, of QUIC with the reason, or why there is none; empty: not known.
 std::string carrier_text(const json& bulk) {
     std::string why = text_of(bulk, "carrier_why");
-    if (!flag_of(bulk, "up")) {
-        // The shards differ in their ports only, which --json has.
-        const std::string at = " at " + text_of(bulk, "address");
-        for (size_t found; (found = why.find(at)) != std::string::npos;) why.erase(found, at.size());
-        return why.empty() ? "" : "down: " + why;
-    }
+    // The shards differ in their ports only, which --json has; "; " is between shards here.
+    const auto replace = [&why](const std::string& old, const std::string& with) {
+        for (size_t found; (found = why.find(old)) != std::string::npos;)
+            why.replace(found, old.size(), with);
+    };
+    replace(" at " + text_of(bulk, "address"), "");
+    replace("; ", ", ");
+    if (!flag_of(bulk, "up")) return why.empty() ? "" : "down: " + why;
     return text_of(bulk, "carrier") + (flag_of(bulk, "encrypted") ? "" : ", NOT ENCRYPTED") +
            (why.empty() ? "" : ": " + why);
 }

@@ -55,8 +55,12 @@ TEST_CASE("status says why a connection for bulk data is down, once for all shar
          "carrier_why": "tcp refused at 10.0.0.2:7655; quic: not answered at 10.0.0.2:7655"},
         {"address": "10.0.0.2:7656", "up": false, "encrypted": false,
          "carrier_why": "tcp refused at 10.0.0.2:7656; quic: not answered at 10.0.0.2:7656"},
+        {"address": "10.0.0.2:7658", "up": true, "carrier": "quic", "encrypted": true,
+         "carrier_why": "tcp refused at 10.0.0.2:7658"},
+        {"address": "10.0.0.2:7659", "up": true, "carrier": "quic", "encrypted": true,
+         "carrier_why": "tcp refused at 10.0.0.2:7659"},
         {"address": "10.0.0.2:7657", "up": true, "carrier": "tcp", "encrypted": true, "carrier_why": ""}]}]})");
-    REQUIRE(render_status(status).find("  down: tcp refused; quic: not answered; tcp  ") !=
+    REQUIRE(render_status(status).find("  down: tcp refused, quic: not answered; quic: tcp refused; tcp  ") !=
             std::string::npos);
 }
 
