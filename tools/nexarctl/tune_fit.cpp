@@ -64,10 +64,6 @@ CostModel fit(const Times& times, uint32_t nodes) {
     return out;
 }
 
-// It combines more bytes than the ring and, but for two hosts, sends more: others wait for that, who do not
-// race.
-constexpr double doubling_handicap = 1.1;
-
 uint32_t doubling_limit(std::span<const Raced> sizes, uint32_t nodes) {
     if (sizes.empty()) return 0;
     const auto lost = [](uint64_t taken, const Raced& each) {
@@ -78,7 +74,7 @@ uint32_t doubling_limit(std::span<const Raced> sizes, uint32_t nodes) {
     double total = least;
     uint64_t limit = sizes.front().bytes / 2;
     for (const Raced& each : sizes) {
-        total += doubling_handicap * lost(each.doubling_ns, each) - lost(each.ring_ns, each);
+        total += lost(each.doubling_ns, each) - lost(each.ring_ns, each);
         if (total < least) least = total, limit = each.bytes;
     }
     const uint64_t kept = nodes == 2 ? limit / nexar::doubling_of_two_hosts : limit;
