@@ -32,8 +32,7 @@ struct Raced {
 // Ensures: CostModel::check() accepts it.
 nexar::collectives::CostModel fit(const Times& times, uint32_t nodes);
 // The limit of recursive doubling, as it is kept (Tuning), by which these sizes together lose least to the
-// quicker algorithm of each. 0: there are none. Requires: by rising
-// bytes, and no time is 0.
+// quicker algorithm of each. 0: there are none. Requires: by rising bytes, and no time is 0.
 uint32_t doubling_limit(std::span<const Raced> sizes, uint32_t nodes);
 
 }  // namespace nexarctl
