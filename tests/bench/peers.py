@@ -147,7 +147,8 @@ class Limit(Competitor):
 
     def __init__(self, name, *arguments):
         super().__init__(name, "limit", "raw_stream.cpp", "", lambda job, command: direct(job, [command[0], *arguments,
-                         *command[1:]]), operations=("all_reduce", *ON_REQUEST), suits=lambda topology: topology == (2, 1))
+                         *command[1:]]), operations=("all_reduce", *ON_REQUEST),
+                         suits=lambda topology: topology.hosts > 1 and topology.ranks == 1)
 
     def compile(self, folder):
         program = FOLDER.parents[1] / "build/release/tests/bench/raw_stream"

@@ -1,11 +1,11 @@
-// The limits of tools/bench for an all_reduce between two hosts: the same bytes over one TCP connection,
-// plain or with TLS 1.3, by one thread at each end. What comes first is added to memory and goes back as it
-// is added, what comes then is stored: a ring of two, without framing, checks, memory of others, or a program
-// that waits for a daemon.
+// The limits of tools/bench for an all_reduce between hosts, a rank on each: the same bytes over one TCP
+// connection between neighbours, plain or with TLS 1.3, by one thread at each end. What comes first is added
+// to memory and goes on as it is added, what comes then is stored and goes on as it comes: a ring, without
+// framing, checks, memory of others, or a program that waits for a daemon.
 //
 //   raw_stream tcp|tls [options of measured.hpp]
 //
-// The environment: BENCH_RANK, BENCH_SIZE (2) and BENCH_ADDRESSES.
+// The environment: BENCH_RANK, BENCH_SIZE (2 or more) and BENCH_ADDRESSES.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>
@@ -23,7 +23,7 @@
 
 namespace {
 
-constexpr uint16_t port = 9000;
+constexpr uint32_t first_port = 9000;  // a port for each pair
 constexpr size_t piece_max = 64 * 1024, record_max = 16 * 1024, stage_bytes = 64 * 1024;
 
 std::string from_environment(const char* name) {
@@ -36,10 +36,10 @@ void check(bool done, const char* what) {
     if (!done) measured::fail(std::string("raw_stream: ") + what);
 }
 
-int open_connection(bool listens, const std::string& host) {
+int open_connection(bool listens, const std::string& host, uint32_t port) {
     sockaddr_in at{};
     at.sin_family = AF_INET;
-    at.sin_port = htons(port);
+    at.sin_port = htons(static_cast<uint16_t>(port));
     check(inet_pton(AF_INET, host.c_str(), &at.sin_addr) == 1, "address");
     const int fd = socket(AF_INET, SOCK_STREAM, 0), one = 1;
     const auto* address = reinterpret_cast<const sockaddr*>(&at);
@@ -48,12 +48,14 @@ int open_connection(bool listens, const std::string& host) {
         setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
         check(bind(fd, address, sizeof at) == 0 && listen(fd, 1) == 0, "listen");
         out = accept(fd, nullptr, nullptr);
+        close(fd);
     } else {
         for (int i = 0; connect(fd, address, sizeof at) != 0; ++i) {
             check(i < 500, "connect");
             usleep(10'000);  // sleep: until the other end listens
         }
     }
+    check(out >= 0, "accept");
     setsockopt(out, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     return out;
 }
@@ -98,102 +100,134 @@ struct Stream {
     }
 };
 
-// One all_reduce of two: what is at this end of it.
+// One rank of an all_reduce. A vector has a part for each rank; a rank sends its own part to the next one,
+// then each part that has come from the previous one, but the last. The first size - 1 that come are added.
 class Exchange {
   public:
-    Exchange(const Stream& stream, std::byte* memory, size_t bytes, uint32_t rank, std::vector<float>& stage)
-        : stream_(stream), memory_(memory), bytes_(bytes), stage_(stage) {
-        const size_t half = bytes / 2 / sizeof(float) * sizeof(float);
-        own_ = rank == 0 ? 0 : half;
-        own_bytes_ = rank == 0 ? half : bytes - half;
-        other_ = rank == 0 ? half : 0;
+    Exchange(const std::vector<Stream>& streams, uint32_t rank, std::byte* memory, size_t bytes,
+             std::vector<float>& stage)
+        : next_(streams[(rank + 1) % streams.size()]),
+          previous_(streams[(rank + streams.size() - 1) % streams.size()]),
+          size_(streams.size()),
+          rank_(rank),
+          memory_(memory),
+          elements_(bytes / sizeof(float)),
+          stage_(stage) {
+        for (size_t turn = 0; turn < turns(); ++turn)
+            to_send_ += length(sent_part(turn)), to_get_ += length(sent_part(turn + 1));
     }
     void run() {
-        while (sent_ < bytes_ || got_ < bytes_) {
-            if (send() + receive() > 0) continue;
-            pollfd ready{stream_.fd, static_cast<short>(POLLIN | (sendable() > 0 ? POLLOUT : 0)), 0};
-            poll(&ready, 1, -1);
-        }
+        while (sent_ < to_send_ || got_ < to_get_)
+            if (send() + receive() == 0) wait();
     }
 
   private:
-    // The other's half first; of this end's own what is added already.
-    size_t sendable() const { return bytes_ - own_bytes_ + added_ - sent_; }
+    size_t turns() const { return 2 * (size_ - 1); }
+    size_t sent_part(size_t turn) const { return (rank_ + 2 * size_ - turn) % size_; }
+    // Of a part; in bytes.
+    size_t begin(size_t part) const { return elements_ * part / size_ * sizeof(float); }
+    size_t length(size_t part) const { return begin(part + 1) - begin(part); }
+
+    void wait() const {
+        const auto room = static_cast<short>(sendable() > 0 ? POLLOUT : 0);
+        pollfd ready[2]{{previous_.fd, POLLIN, 0}, {next_.fd, room, 0}};
+        if (size_ == 2) ready[0].events = static_cast<short>(POLLIN | room);
+        poll(ready, size_ == 2 ? 1 : 2, -1);
+    }
+    size_t sendable() const { return std::min(to_send_, length(rank_) + done_) - sent_; }
     size_t send() {
         size_t moved = 0;
-        for (int i = 0; i < 4 && sendable() > 0; ++i) {
-            const size_t of_other = bytes_ - own_bytes_;
-            const std::byte* from = memory_ + (sent_ < of_other ? other_ + sent_ : own_ + sent_ - of_other);
-            const size_t most = sent_ < of_other ? of_other - sent_ : sendable();
-            const size_t n = stream_.send(from, std::min(most, piece_max));
+        for (int i = 0; i < 4; ++i) {
+            for (; sending_ < turns() && sent_of_part_ == length(sent_part(sending_)); ++sending_)
+                sent_of_part_ = 0;
+            if (sendable() == 0) break;
+            const size_t part = sent_part(sending_);
+            const size_t most = std::min({length(part) - sent_of_part_, sendable(), piece_max});
+            const size_t n = next_.send(memory_ + begin(part) + sent_of_part_, most);
             if (n == 0) break;
-            sent_ += n;
-            moved += n;
+            sent_ += n, sent_of_part_ += n, moved += n;
         }
         return moved;
     }
     size_t receive() {
         size_t moved = 0;
-        while (got_ < bytes_) {
-            const bool adds = got_ < own_bytes_;
+        while (got_ < to_get_) {
+            const size_t part = sent_part(getting_ + 1), rest = length(part) - got_of_part_;
+            const bool adds = getting_ < size_ - 1;
             std::byte* const staged = reinterpret_cast<std::byte*>(stage_.data());
-            std::byte* const into = adds ? staged + (got_ - added_) : memory_ + other_ + got_ - own_bytes_;
-            const size_t most =
-                adds ? std::min(stage_bytes - (got_ - added_), own_bytes_ - got_) : bytes_ - got_;
-            const size_t n = stream_.receive(into, std::min(most, piece_max));
-            if (n == 0) break;
-            got_ += n;
-            moved += n;
-            if (adds) add();
+            const size_t waiting = got_of_part_ - added_;
+            std::byte* const into = adds ? staged + waiting : memory_ + begin(part) + got_of_part_;
+            const size_t most = std::min({adds ? stage_bytes - waiting : rest, rest, piece_max});
+            const size_t n = most > 0 ? previous_.receive(into, most) : 0;
+            if (n == 0 && rest > 0) break;
+            got_ += n, got_of_part_ += n, moved += n;
+            adds ? add(part) : static_cast<void>(done_ += n);
+            if (got_of_part_ == length(part)) ++getting_, got_of_part_ = added_ = 0;
         }
         return moved;
     }
-    void add() {
-        const size_t whole = (got_ - added_) / sizeof(float);
-        if (whole * sizeof(float) < record_max && got_ < own_bytes_) return;
-        auto* to = reinterpret_cast<float*>(memory_ + own_ + added_);
+    void add(size_t part) {
+        const size_t whole = (got_of_part_ - added_) / sizeof(float);
+        if (whole * sizeof(float) < record_max && got_of_part_ < length(part)) return;
+        auto* to = reinterpret_cast<float*>(memory_ + begin(part) + added_);
         for (size_t i = 0; i < whole; ++i) to[i] += stage_[i];
-        const size_t rest = got_ - added_ - whole * sizeof(float);
-        added_ += whole * sizeof(float);
+        const size_t rest = got_of_part_ - added_ - whole * sizeof(float);
+        added_ += whole * sizeof(float), done_ += whole * sizeof(float);
         if (rest > 0) std::memmove(stage_.data(), &stage_[whole], rest);
     }
 
-    const Stream& stream_;
+    const Stream &next_, &previous_;
+    size_t size_, rank_;
     std::byte* memory_;
-    size_t bytes_;
+    size_t elements_;
     std::vector<float>& stage_;
-    size_t own_ = 0, own_bytes_ = 0, other_ = 0;  // where the halves begin
-    size_t sent_ = 0, got_ = 0, added_ = 0;
+    size_t to_send_ = 0, to_get_ = 0, sent_ = 0, got_ = 0, done_ = 0;  // in all; done: added or stored
+    size_t sending_ = 0, getting_ = 0;                                 // turns
+    size_t sent_of_part_ = 0, got_of_part_ = 0, added_ = 0;
 };
 
-struct Job {
-    explicit Job(bool with_tls) : rank(static_cast<uint32_t>(std::stoul(from_environment("BENCH_RANK")))) {
-        check(from_environment("BENCH_SIZE") == "2", "it is between two ranks");
-        const std::string first = measured::split(from_environment("BENCH_ADDRESSES"), ',').front();
-        stream.fd = open_connection(rank == 0, first);
-        if (with_tls) stream.ssl = secure(stream.fd, rank == 0);
+// A connection to each other rank; the lower one listens. All go through the pairs in the same order.
+std::vector<Stream> connect_all(bool with_tls, uint32_t rank, uint32_t size) {
+    const std::vector<std::string> addresses = measured::split(from_environment("BENCH_ADDRESSES"), ',');
+    check(size >= 2 && rank < size && addresses.size() == size, "it is among two ranks or more");
+    std::vector<Stream> out(size, Stream{-1, nullptr});
+    for (uint32_t other = 0; other < size; ++other) {
+        if (other == rank) continue;
+        const uint32_t low = std::min(rank, other), high = std::max(rank, other);
+        Stream& stream = out[other];
+        stream.fd = open_connection(rank == low, addresses[low], first_port + low * size + high);
+        if (with_tls) stream.ssl = secure(stream.fd, rank == low);
         fcntl(stream.fd, F_SETFL, fcntl(stream.fd, F_GETFL) | O_NONBLOCK);
     }
+    return out;
+}
+
+struct Job {
+    explicit Job(bool with_tls)
+        : rank(static_cast<uint32_t>(std::stoul(from_environment("BENCH_RANK")))),
+          size(static_cast<uint32_t>(std::stoul(from_environment("BENCH_SIZE")))),
+          streams(connect_all(with_tls, rank, size)) {}
     void all_reduce(float* values, size_t count) {
-        Exchange(stream, reinterpret_cast<std::byte*>(values), count * sizeof(float), rank, stage).run();
+        Exchange(streams, rank, reinterpret_cast<std::byte*>(values), count * sizeof(float), stage).run();
     }
     void barrier() {
         uint64_t token = 0;
-        send(&token, sizeof token, 1 - rank, 0);
-        recv(&token, sizeof token, 1 - rank, 0);
+        for (uint32_t other = 1; other < size && rank == 0; ++other) recv(&token, sizeof token, other, 0);
+        if (rank != 0) send(&token, sizeof token, 0, 0);
+        broadcast(token);
     }
     void broadcast(uint64_t& value) {
-        if (rank == 0)
-            send(&value, sizeof value, 1, 0);
-        else
-            recv(&value, sizeof value, 0, 0);
+        for (uint32_t other = 1; other < size && rank == 0; ++other) send(&value, sizeof value, other, 0);
+        if (rank != 0) recv(&value, sizeof value, 0, 0);
     }
-    void send(const void* data, size_t bytes, uint32_t, uint32_t) {
-        move(bytes, POLLOUT,
+    void send(const void* data, size_t bytes, uint32_t to, uint32_t) {
+        const Stream& stream = streams[to];
+        move(stream, bytes, POLLOUT,
              [&](size_t at) { return stream.send(static_cast<const std::byte*>(data) + at, bytes - at); });
     }
-    void recv(void* data, size_t bytes, uint32_t, uint32_t) {
-        move(bytes, POLLIN,
+    void recv(void* data, size_t bytes, uint32_t from, uint32_t) {
+        const Stream& stream = streams[from];
+        move(stream, bytes, POLLIN,
              [&](size_t at) { return stream.receive(static_cast<std::byte*>(data) + at, bytes - at); });
     }
     int send_start(const void* data, size_t bytes, uint32_t to, uint32_t tag) {
@@ -206,12 +240,12 @@ struct Job {
     static void* allocate(size_t) { return nullptr; }
     static void deallocate(void*) {}
 
-    uint32_t rank, size = 2;
-    Stream stream{-1, nullptr};
+    uint32_t rank, size;
+    std::vector<Stream> streams;  // by rank
     std::vector<float> stage = std::vector<float>(stage_bytes / sizeof(float));
 
   private:
-    void move(size_t bytes, short event, const auto& some) {
+    static void move(const Stream& stream, size_t bytes, short event, const auto& some) {
         for (size_t at = 0; at < bytes;) {
             const size_t n = some(at);
             at += n;
