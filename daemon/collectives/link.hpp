@@ -43,6 +43,9 @@ class Lane {
                                Extents memory) = 0;
     virtual Op& recv_reduce_send(NodeIndex from, NodeIndex to, uint32_t phase_in, uint32_t phase_out,
                                  Extents memory, Arithmetic arithmetic) = 0;
+    // What was posted since the task was resumed last is awaited together: while not all of it has ended, the
+    // end of a part is no reason to wake the task's thread. A hint.
+    virtual void await_together() {}
     // Scratch memory of this op, freed when the op has ended (not when the coroutine ends).
     virtual link::Extent scratch(size_t bytes) = 0;
     // dsts = srcs[0] op srcs[1] op ..., in this order; a dst may be one of srcs. `scalars`: empty, or one for

@@ -18,6 +18,7 @@ Task<> ring_all_gather(Lane& lane, Vector<Extents> blocks, uint32_t first_phase)
                                            blocks[ring.behind(step + 1)]));
     ops.push_back(&lane.recv_copy(ring.left, first_phase + last - 1, blocks[ring.behind(last)]));
 
+    lane.await_together();
     co_await all(ops);
     co_return ok();
 }

@@ -29,6 +29,7 @@ Task<> ring_all_reduce(Lane& lane, Vector<Extents> blocks, Arithmetic arithmetic
                                            blocks[ring.behind(step + 1)]));
     ops.push_back(&lane.recv_copy(ring.left, 2 * last - 1, blocks[ring.behind(last)]));
 
+    lane.await_together();
     co_await all(ops);
     co_return ok();
 }

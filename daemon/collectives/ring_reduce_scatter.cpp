@@ -18,6 +18,7 @@ Task<> ring_reduce_scatter(Lane& lane, Vector<Extents> blocks, Arithmetic arithm
                                              blocks[ring.behind(step + 2)], arithmetic));
     ops.push_back(&lane.recv_reduce(ring.left, last - 1, blocks[ring.self], arithmetic));
 
+    lane.await_together();
     co_await all(ops);
     co_return ok();
 }

@@ -25,9 +25,10 @@ namespace nexar::link {
 // A batch is everything an op posts at one moment: receives first, so that the grants leave in one frame per
 // peer.
 struct Batch {
-    Vector<RecvSpec> recvs;     // handle of recvs[i] = first_handle + i
-    Vector<SendSpec> sends;     // handle of sends[i] = first_handle + recvs.size() + i
-    uint64_t first_handle = 0;  // allotted by the engine, never reused
+    Vector<RecvSpec> recvs;         // handle of recvs[i] = first_handle + i
+    Vector<SendSpec> sends;         // handle of sends[i] = first_handle + recvs.size() + i
+    uint64_t first_handle = 0;      // allotted by the engine, never reused
+    bool awaited_together = false;  // nobody needs the end of one before all have ended
 };
 
 struct MeshStats : TransferStats {

@@ -7,6 +7,7 @@
 #include "core/at_work.hpp"
 #include "loop/loop.hpp"
 #include "loop/processor.hpp"
+#include "shards/awaited_together.hpp"
 
 namespace nexar::shards {
 namespace {
@@ -31,6 +32,7 @@ class Shard::Thread final : BulkEndpoint::Listener {
   private:
     size_t apply_commands(Time now);
     void on_event(Event event) override;
+    bool is_awaited(const Event& event);
     void sleep(Time until);
     void flush_events();
     bool may_sleep();
@@ -42,12 +44,23 @@ class Shard::Thread final : BulkEndpoint::Listener {
     Yields yields_;
     loop::Courtesy courtesy_;
     AtWork at_work_;
-    bool pushed_ = false;  // an event since the control loop was notified last
+    AwaitedTogether together_;
+    // Since the control loop was notified last: an event that it awaits, or one that can wait for others.
+    bool pushed_ = false, deferred_ = false;
 };
 
 void Shard::Thread::on_event(Event event) {
+    (is_awaited(event) ? pushed_ : deferred_) = true;
     shard_->event_outbox_.push(std::move(event));
-    pushed_ = true;
+}
+
+// A failure ends the whole operation.
+bool Shard::Thread::is_awaited(const Event& event) {
+    const auto* of_mesh = std::get_if<link::MeshEvent>(&event);
+    if (!of_mesh) return true;
+    if (of_mesh->kind == link::MeshEvent::Kind::done) return together_.ended(of_mesh->handle);
+    if (of_mesh->kind == link::MeshEvent::Kind::failed) together_.ended(of_mesh->handle);
+    return true;
 }
 
 size_t Shard::Thread::apply_commands(Time now) {
@@ -55,6 +68,7 @@ size_t Shard::Thread::apply_commands(Time now) {
     while (n < commands_per_turn) {
         auto command = shard_->commands_.pop();
         if (!command) break;
+        if (const auto* batch = std::get_if<link::Batch>(&*command)) together_.post(*batch);
         endpoint_->apply(now, std::move(*command));
         ++n;
     }
@@ -87,7 +101,9 @@ void Shard::Thread::sleep(Time until) {
 void Shard::Thread::flush_events() {
     const bool waited = shard_->events_wait_.load(std::memory_order_relaxed);
     shard_->events_wait_.store(!shard_->event_outbox_.flush(), std::memory_order_relaxed);
-    if (std::exchange(pushed_, false) || waited) shard_->loop_wakeup_->notify();
+    if (!std::exchange(pushed_, false) && !waited) return;
+    deferred_ = false;
+    shard_->loop_wakeup_->notify();
 }
 
 // Requires: announce_sleep() was called. A thread that makes a condition false after this check sees the
@@ -117,6 +133,8 @@ void Shard::Thread::run() {
         }
         now = loop::Loop::now();
         if (now - active < yield_window_ && loop::yield(yields_, now)) continue;
+        // What others of its batch take longer than that for is not to be unknown meanwhile.
+        if (std::exchange(deferred_, false)) shard_->loop_wakeup_->notify();
         shard_->wakeup_.announce_sleep();
         if (may_sleep())
             sleep(at_work_.counts() ? std::min(endpoint_->wake_at(), worked + stalled_after_)

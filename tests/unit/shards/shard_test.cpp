@@ -99,6 +99,81 @@ TEST_CASE("what a shard has counted is known when its transfer has ended", "[sha
     CHECK(bulk_of(pair.b.traffic->read().sent) == bulk_of(pair.a.traffic->read().received));
 }
 
+namespace {
+
+// Until `done`; what has come is looked at only when the shard has woken this thread. How often it has.
+size_t wakes_until(Pair& pair, Node& node, auto done) {
+    size_t wakes = 0;
+    for (const Time end = Loop::now() + 20s; !done() && Loop::now() < end;) {
+        node.wakeup.announce_sleep();
+        pollfd one{node.wakeup.fd(), POLLIN, 0};
+        if (poll(&one, 1, 1) > 0) {
+            ++wakes;
+            node.wakeup.drain();
+            node.collect();
+        }
+        Node& other = &node == &pair.a ? pair.b : pair.a;
+        other.collect();
+    }
+    REQUIRE(done());
+    return wakes;
+}
+
+// b sends the second of two transfers when a has applied the first: how often a is woken for both.
+size_t wakes_for_two(bool together, Duration yield_window) {
+    Pair pair;
+    pair.a.start(2, yield_window);
+    pair.b.start(2, yield_window);
+    pair.introduce();
+    Transfers t(1, 2, 100'000, true);
+    link::Batch recvs = t.recvs(peer_b, 100);
+    recvs.awaited_together = together;
+    pair.a.shard->post(std::move(recvs));
+    link::Batch first = t.sends(peer_a, 200), second = first;
+    first.sends.pop_back();
+    second.sends.erase(second.sends.begin());
+    second.first_handle = 201;
+    pair.b.shard->post(std::move(first));
+    size_t wakes = wakes_until(pair, pair.a, [&] { return pair.b.ends[200].done == 1; });
+    pair.b.shard->post(std::move(second));
+    wakes += wakes_until(pair, pair.a, [&] { return pair.a.over() == 2; });
+    CHECK(t.wrong() == 0);
+    return wakes;
+}
+
+}  // namespace
+
+TEST_CASE("of a batch that is awaited together only the last end wakes the control loop", "[shards][T7]") {
+    CHECK(wakes_for_two(true, 1h) == 1);   // a shard that never sleeps
+    CHECK(wakes_for_two(false, 1h) == 2);  // each is awaited
+}
+
+TEST_CASE("before a shard sleeps it wakes the control loop for what has ended", "[shards][T7]") {
+    Pair pair;
+    pair.introduce();
+    Transfers t(1, 2, 100'000, true);
+    link::Batch recvs = t.recvs(peer_b, 100);
+    recvs.awaited_together = true;
+    pair.a.shard->post(std::move(recvs));
+    link::Batch first = t.sends(peer_a, 200);
+    first.sends.pop_back();
+    pair.b.shard->post(std::move(first));
+    CHECK(wakes_until(pair, pair.a, [&] { return pair.a.ends[100].done == 1; }) >= 1);
+    CHECK(pair.a.over() == 1);
+}
+
+TEST_CASE("a withdrawn batch that is awaited together wakes the control loop", "[shards][T7]") {
+    Pair pair;
+    pair.a.start(2, 1h);
+    pair.introduce();
+    Transfers t(1, 2, 100'000, true);
+    link::Batch recvs = t.recvs(peer_b, 100);
+    recvs.awaited_together = true;
+    pair.a.shard->post(std::move(recvs));
+    pair.a.shard->post(Withdraw{key(1, 0).op});
+    wakes_until(pair, pair.a, [&] { return pair.a.failed() == 2; });
+}
+
 TEST_CASE("a shard counts itself while it has transfers that have not ended", "[shards][K35]") {
     Pair pair;
     pair.introduce();

@@ -1,0 +1,42 @@
+// AwaitedTogether: which ends of a shard's transfers somebody waits for. Of a batch that is awaited together
+// only the last end is worth waking the control loop: a ring's operation of 1 MiB has four ends, and each
+// wake-up takes the processor from the shard where both have one (docs/protocol/transfers.md [T7]). Dry.
+//
+// Thread: the shard's.
+#pragma once
+
+#include <cstdint>
+#include <iterator>
+#include <map>
+
+#include "link/mesh.hpp"
+
+namespace nexar::shards {
+
+class AwaitedTogether {
+  public:
+    // Requires: handles are never reused, and each transfer ends once.
+    void post(const link::Batch& batch) {
+        const uint64_t count = batch.recvs.size() + batch.sends.size();
+        if (batch.awaited_together && count > 1) batches_[batch.first_handle] = {count, count};
+    }
+    // The transfer has ended. True: somebody waits for that; false: only together with others of its batch.
+    bool ended(uint64_t handle) {
+        const auto after = batches_.upper_bound(handle);
+        if (after == batches_.begin()) return true;
+        const auto batch = std::prev(after);
+        if (handle - batch->first >= batch->second.count) return true;
+        if (--batch->second.left > 0) return false;
+        batches_.erase(batch);
+        return true;
+    }
+    bool empty() const { return batches_.empty(); }
+
+  private:
+    struct Ends {
+        uint64_t count, left;
+    };
+    std::map<uint64_t, Ends> batches_;  // by their first handle, those that have not ended
+};
+
+}  // namespace nexar::shards
