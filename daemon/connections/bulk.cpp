@@ -11,6 +11,7 @@ namespace {
 
 constexpr Duration replace_interval{5'000'000};
 constexpr Duration replacement_pause{5'000'000'000};  // over QUIC, after one that failed
+constexpr const char* other_dials = "the other node dials, and knows why";
 
 Preamble preamble_of(const BulkConfig& config) {
     Preamble p;
@@ -173,7 +174,8 @@ void BulkConnections::judge(const BulkWatch::Judged& judged) {
     else {
         const Peer& peer = peers_.at(judged.peer);
         const char* protocol = peer.carrier == CarrierKind::quic ? "UDP " : peer.up ? "TCP " : "TCP and UDP ";
-        push_state(peer, cut_off_text(protocol + peer.known.address, 2 * config_.watch.timeout));
+        const std::string& place = peer.up ? peer.made_at : peer.known.address;
+        push_state(peer, cut_off_text(protocol + place, 2 * config_.watch.timeout));
         events_.back().cut_off = mesh_->groups_waiting_for(judged.peer);
     }
 }
@@ -182,6 +184,7 @@ void BulkConnections::dial_due(Time now) {
     while (const auto due = schedule_.poll_due(now)) {
         Peer& peer = *find(due->target.node);
         if (peer.dialling) channels_.abandon(*peer.dialling);
+        peer.dialled_at = peer.known.address;
         const auto id = channels_.dial(now, peer.known.address, peer.known.node);
         if (id)
             peer.dialling = *id;
@@ -199,7 +202,7 @@ void BulkConnections::dial_failed(Peer& peer, const std::string& why, Time now) 
         return schedule_.start(target, now + replacement_pause);
     if (peer.up) return schedule_.stop(target);
     schedule_.failed(target, now);
-    const std::string text = "quic: " + why + " at " + peer.known.address;
+    const std::string text = "quic: " + why + " at " + peer.dialled_at;
     if (std::exchange(peer.quic_why, text) != text) push_state(peer);
     if (wants_tcp(peer)) tcp_schedule_.hasten(target, now);
 }
@@ -226,6 +229,7 @@ void BulkConnections::on_opened(const Opened& opened, Time now) {
     watch_.received(peer->known.peer);
     asked_.erase(peer->known.peer);  // over the connection before; that this one was made is the answer
     push_state(*peer);
+    events_.back().is_new = true;
 }
 
 // A new connection is in use. Over TCP no other is wanted; over QUIC TCP is tried again.
@@ -235,6 +239,8 @@ void BulkConnections::carries(Peer& peer, const Opened& opened, Time now) {
     peer.up = true;
     peer.up_since = now;
     peer.carrier = opened.kind;
+    const std::string& dialled = opened.kind == CarrierKind::quic ? peer.dialled_at : peer.tcp_dialled_at;
+    peer.made_at = opened.we_dialled ? dialled : peer.known.address;
     peer.quic_why.clear();
     schedule_.stop(target);
     if (peer.dialling) channels_.abandon(*std::exchange(peer.dialling, std::nullopt));
@@ -316,7 +322,7 @@ void BulkConnections::redial_tcp(Peer& peer, const Closed& closed, Time now, Tim
     if (lasted >= config_.tcp_settled &&
         closed.moved.sent.acknowledged + closed.moved.received >= config_.tcp_settled_bytes)
         tcp_schedule_.settled(target);
-    peer.tcp_why = (stalled ? "tcp stalled at " : "tcp broke at ") + peer.known.address;
+    peer.tcp_why = (stalled ? "tcp stalled at " : "tcp broke at ") + peer.made_at;
     if (!stalled && !closed.why.text().empty()) peer.tcp_why += " (" + closed.why.text() + ")";
     if (!peer.tcp_dialling && again) tcp_schedule_.start_again(target, from, 3 * closed.rtt);
     if (!peer.tcp_dialling && !again) tcp_schedule_.failed(target, from);
@@ -333,6 +339,7 @@ void BulkConnections::dial_tcp_due(Time now) {
     while (const auto due = tcp_schedule_.poll_due(now)) {
         Peer& peer = *find(due->target.node);
         if (peer.tcp_dialling) channels_.abandon(*peer.tcp_dialling);
+        peer.tcp_dialled_at = peer.known.address;
         const auto id = channels_.dial(now, peer.known.address, peer.known.node, tcp_);
         if (id)
             peer.tcp_dialling = *id;
@@ -349,21 +356,25 @@ void BulkConnections::tcp_failed(Peer& peer, const std::string& why, Time now) {
     if (peer.over_tcp() || !wants_tcp(peer)) return tcp_schedule_.stop(target);
     tcp_schedule_.failed(target, now);
     if (!peer.up && !peer.dialling && peer.quic_waits) start_quic(peer, false, {}, now);
-    const std::string text = (why.starts_with("tcp") ? why : "tcp: " + why) + " at " + peer.known.address;
+    const std::string text = (why.starts_with("tcp") ? why : "tcp: " + why) + " at " + peer.tcp_dialled_at;
     const std::string before = std::exchange(peer.tcp_why, text);
     if (before != peer.tcp_why) push_state(peer);
 }
 
 std::string BulkConnections::carrier_why(const Peer& peer) const {
     if (peer.over_tcp()) return {};
-    return not_tcp_why(peer) + (peer.quic_why.empty() ? "" : "; " + peer.quic_why);
+    const std::string not_tcp = not_tcp_why(peer);
+    if (!peer.quic_why.empty()) return not_tcp + "; " + peer.quic_why;
+    if (peer.up) return not_tcp;
+    if (peer.dialling) return not_tcp + "; quic has not answered yet at " + peer.dialled_at;
+    if (peer.known.dial) return not_tcp + "; quic is dialled next";
+    return not_tcp == other_dials ? not_tcp : not_tcp + "; " + other_dials;
 }
 
 std::string BulkConnections::not_tcp_why(const Peer& peer) const {
     if (!tcp_) return "tcp_bulk is off on this node";
     if (!peer.known.tcp) return "the other node carries no bulk data over TCP";
-    if (!peer.is_ours() || (!peer.known.dial && peer.tcp_why.empty()))
-        return "the other node dials, and knows why";
+    if (!peer.is_ours() || (!peer.known.dial && peer.tcp_why.empty())) return other_dials;
     return peer.tcp_why.empty() ? "tcp has not answered yet at " + peer.known.address : peer.tcp_why;
 }
 

@@ -68,6 +68,7 @@ struct BulkState {  // of one peer's bulk connection, for people
     std::string why;
     std::vector<GroupId> cut_off;  // groups whose transfers it cannot carry [P13]; usually none
     bool answers = false;          // what ask_all() sent has been acknowledged
+    bool is_new = false;           // the connection has just been made
     CarrierKind carrier = CarrierKind::quic;
     std::string carrier_why{};  // of QUIC: why not TCP ("tcp refused at 10.0.0.2:7655"); of none: why
 };
@@ -108,8 +109,11 @@ class BulkConnections {
         Time up_since{};
         CarrierKind carrier = CarrierKind::quic;  // of the connection in use, or the last one
         bool quic_waits = false;                  // for the dial over TCP: tcp_patience
-        // Of the last failure over TCP to this address; empty: none since it carried, or, where the other
-        // node dials, since QUIC did.
+        // Where the last dials went, and the connection in use, or the last one: `known` may name another
+        // address since.
+        std::string dialled_at, tcp_dialled_at, made_at;
+        // Of the last failure over TCP since `known` has this address; empty: none since it carried, or,
+        // where the other node dials, since QUIC did.
         std::string tcp_why;
         std::string quic_why;  // of the last failure over QUIC; empty while a connection is in use
         // This node's certificate was renewed, and no connection that was dialled here since has been in use:

@@ -4,7 +4,10 @@ namespace nexar::node {
 
 void log_bulk(Log& log, bool was_up, const connections::BulkState& state) {
     const char* carrier = state.carrier == connections::CarrierKind::quic ? "quic" : "tcp";
-    if (state.up)
+    if (state.up && !state.is_new)
+        log.debug("bulk_carrier", {field("peer", state.peer), field("carrier", carrier),
+                                   field("carrier_why", state.carrier_why)});
+    else if (state.up)
         log.debug("bulk_up", {field("peer", state.peer), field("carrier", carrier),
                               field("carrier_why", state.carrier_why)});
     else if (was_up)

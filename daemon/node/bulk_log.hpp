@@ -6,8 +6,9 @@
 
 namespace nexar::node {
 
-// A connection that is not up is down only if it was up before: otherwise it is awaited, and only why there
-// is none is known. `was_up`: before `state`.
+// One that is up is so anew, or something else has become known of it. A connection that is not up is down
+// only if it was up before: otherwise it is awaited, and only why there is none is known. `was_up`: before
+// `state`.
 void log_bulk(Log& log, bool was_up, const connections::BulkState& state);
 
 }  // namespace nexar::node

@@ -323,7 +323,10 @@ void Member::on_bulk(Time now, size_t shard, const connections::BulkState& state
         was_up = std::exchange(view.up, state.up);
         view.carrier = state.carrier;
         view.carrier_why = state.carrier_why;
-        view.answers = state.up && state.cut_off.empty();  // it was made just now, or something came
+        if (state.answers || state.is_new)
+            view.answers = true;
+        else if (!state.up || !state.cut_off.empty())
+            view.answers = false;
     }
     if (state.answers) return;
     if (!state.cut_off.empty()) return engine_->on_bulk_cut_off(now, state.peer, state.cut_off, state.why);

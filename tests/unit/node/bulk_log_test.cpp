@@ -34,5 +34,14 @@ TEST_CASE("a bulk connection that was never up is not logged as down, but as awa
     CHECK(logged.of(false, refused) == R"(bulk_awaited peer=3 why="tcp refused at b:7655")");
     CHECK(logged.of(true, state_of(false, "closed by the peer", "tcp broke at b:7655"))
               .starts_with(R"(bulk_down peer=3 why="closed by the peer")"));
-    CHECK(logged.of(false, state_of(true, "", "")).starts_with("bulk_up peer=3 carrier=quic"));
+    auto made = state_of(true, "", "");
+    made.is_new = true;
+    CHECK(logged.of(false, made).starts_with("bulk_up peer=3 carrier=quic"));
+    CHECK(logged.of(true, made).starts_with("bulk_up peer=3 carrier=quic"));
+}
+
+TEST_CASE("what becomes known of a bulk connection in use is not logged as a new one") {
+    Logged logged;
+    CHECK(logged.of(true, state_of(true, "", "tcp refused at b:7655")) ==
+          R"(bulk_carrier peer=3 carrier=quic carrier_why="tcp refused at b:7655")");
 }
