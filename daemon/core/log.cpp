@@ -1,5 +1,6 @@
 #include "core/log.hpp"
 
+#include "core/controls.hpp"
 #include "core/tenant.hpp"
 
 namespace nexar {
@@ -10,19 +11,20 @@ namespace {
 void append_value(std::string& line, std::string_view value) {
     const bool plain = value.find_first_of(" \"=\\\t\r\n") == std::string_view::npos && !value.empty();
     if (!plain) line += '"';
-    for (const char c : value) {
-        const auto u = static_cast<unsigned char>(c);
-        if (c == '"' || c == '\\') {
-            line += '\\';
-            line += c;
-        } else if (u < 0x20 || u == 0x7f) {
+    size_t control = 0;  // bytes of a control character that are left
+    for (size_t i = 0; i < value.size(); ++i) {
+        const auto u = static_cast<unsigned char>(value[i]);
+        if (control == 0) control = control_at(value.substr(i));
+        if (control > 0) {
             static constexpr char digits[] = "0123456789abcdef";
             line += "\\x";
             line += digits[u >> 4];
             line += digits[u & 15];
-        } else {
-            line += c;
+            --control;
+            continue;
         }
+        if (value[i] == '"' || value[i] == '\\') line += '\\';
+        line += value[i];
     }
     if (!plain) line += '"';
 }

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include "core/controls.hpp"
 
 namespace nexarctl {
 
@@ -17,8 +20,9 @@ size_t width(const std::string& text) {
 }  // namespace
 
 std::string printable(std::string text) {
-    for (char& c : text)
-        if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+    for (size_t i = 0; i < text.size(); ++i)
+        if (const size_t bytes = nexar::control_at(std::string_view(text).substr(i)); bytes > 0)
+            text.replace(i, bytes, 1, '?');
     return text;
 }
 

@@ -45,6 +45,8 @@ TEST_CASE("a table aligns its columns, and no cell can break its line") {
             "a           10  up\n"
             "longer \u00e4     7  -\n"
             "x?y?[2J      1  down\n");
+    CHECK(printable("a\u009b2J\u202eb\u2066\u2028\u061c") == "a?2J?b???");
+    CHECK(printable("\u00a0\u00e9\u2013\u20ac\xe2\x80") == "\u00a0\u00e9\u2013\u20ac\xe2\x80");
 }
 
 TEST_CASE("lines come out whole and prefixed, however the bytes arrive") {

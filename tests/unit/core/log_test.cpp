@@ -56,6 +56,10 @@ TEST_CASE("control characters are escaped: no value can forge a line", "[core]")
     CHECK(value_line("a\r\tb") == "e v=\"a\\x0d\\x09b\"");
     CHECK(value_line("\x1b[2J\x7f") == "e v=\\x1b[2J\\x7f");
     CHECK(value_line(std::string_view("a\0b", 3)) == "e v=a\\x00b");
+    CHECK(value_line("a\u009bJ\u202eb\u2067\u061c") ==
+          "e v=a\\xc2\\x9bJ\\xe2\\x80\\xaeb\\xe2\\x81\\xa7\\xd8\\x9c");
+    CHECK(value_line("\u00a0\u00e9\u2013\u20ac\u4e2d\xe2\x80") ==
+          "e v=\u00a0\u00e9\u2013\u20ac\u4e2d\xe2\x80");
     std::string every;
     for (int c = 0; c < 256; ++c) every += static_cast<char>(c);
     for (const char c : value_line(every)) CHECK((static_cast<unsigned char>(c) >= 0x20 && c != 0x7f));
