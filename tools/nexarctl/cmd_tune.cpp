@@ -73,7 +73,7 @@ std::string render_tuning(const json& report) {
                "; times are medians, of all hosts the " + "slowest\n";
     const bool stored = flag_of(report, "stored");
     out += stored ? "kept by this host's daemon, for groups that it makes from now on\n"
-                  : "nothing was changed\n";
+                  : "nothing was changed: a dry run, as on one host so on all\n";
     return out;
 }
 
@@ -119,8 +119,8 @@ class Tune final : public Command {
                     {"small_bytes", tuning->small_bytes},
                     {"bulk_bytes", tuning->bulk_bytes},
                     {"was_tuned", flag_of(known, "is_tuned")},
-                    {"stored", !dry_run_}};
-        if (!dry_run_) {
+                    {"stored", !tuning->is_dry}};
+        if (!tuning->is_dry) {
             const json change{{"model", report["model"]}};
             const Reply kept = ask(context.socket, "tune", change.dump(), change_timeout_ms);
             if (kept.exit != exit_ok) return show_error(context, kept);
@@ -204,6 +204,7 @@ class Tune final : public Command {
         job.nodes = static_cast<uint32_t>(nodes_);
         job.index = static_cast<uint32_t>(node_index_.value_or(0));
         job.seconds = seconds_;
+        job.is_dry = dry_run_;
         job.announce = [&context](const Trial& trial) -> nexar::Result<void> {
             const json wish{
                 {"trial", {{"group", trial.group}, {"doubling_bytes_max", trial.doubling_bytes_max}}}};

@@ -15,6 +15,9 @@ using nexar::collectives::picoseconds;
 
 namespace {
 
+// Of a raced size, times the quicker algorithm: more than that is a lost packet, and one size of many.
+constexpr double lost_at_most = 2;
+
 // value / count, as a parameter.
 uint32_t each(uint64_t value, uint64_t count, uint32_t most) {
     return static_cast<uint32_t>(std::clamp<uint64_t>(value / std::max<uint64_t>(1, count), 1, most));
@@ -67,7 +70,8 @@ CostModel fit(const Times& times, uint32_t nodes) {
 uint32_t doubling_limit(std::span<const Raced> sizes, uint32_t nodes) {
     if (sizes.empty()) return 0;
     const auto lost = [](uint64_t taken, const Raced& each) {
-        return static_cast<double>(taken) / static_cast<double>(std::min(each.doubling_ns, each.ring_ns));
+        const auto quicker = static_cast<double>(std::min(each.doubling_ns, each.ring_ns));
+        return std::min(static_cast<double>(taken) / quicker, lost_at_most);
     };
     double least = 0;
     for (const Raced& each : sizes) least += lost(each.ring_ns, each);  // the ring for all

@@ -87,12 +87,20 @@ Result<Race> open_race(const Library& library, const TuneJob& job, const Rank& r
     const std::array<Trial, 2> trials{{{name + "-doubling", raced_bytes.back()}, {name + "-ring", 1}}};
     uint64_t most = raced_bytes.back();
     for (size_t i = 0; i < trials.size(); ++i) {
-        NEXAR_TRY(const bool is_refused, anywhere(rank, !job.announce(trials[i])));
+        const auto announced = job.announce(trials[i]);
+        NEXAR_TRY(const bool is_refused, anywhere(rank, !announced));
         if (is_refused) {
-            out.why_none = "a host's daemon does not take part, as one of an older version";
+            out.why_none = announced ? "another host's daemon takes no part: its tune says why"
+                                     : "this host's daemon takes no part: " + announced.error().text;
             return out;
         }
-        NEXAR_TRY(out.groups[i], Rank::open(library, place_of(job, trials[i].group)));
+        auto opened = Rank::open(library, place_of(job, trials[i].group));
+        NEXAR_TRY(const bool is_missed, anywhere(rank, !opened));
+        if (is_missed) {
+            out.why_none = opened ? "another host has no such group: its tune says why" : opened.error().text;
+            return out;
+        }
+        out.groups[i] = std::move(*opened);
         const auto question = job.plan_of_group(trials[i].group);
         if (question) most = std::min(most, question->table.small_bytes_max);
         const bool is_made =
@@ -100,7 +108,9 @@ Result<Race> open_race(const Library& library, const TuneJob& job, const Rank& r
                             std::min(question->table.small_bytes_max, trials[i].doubling_bytes_max);
         NEXAR_TRY(const bool is_another, anywhere(rank, !is_made));
         if (is_another) {
-            out.why_none = "the node that makes groups is none of these hosts, or has an older version";
+            out.why_none = question ? "a group went by other limits: the node that makes groups is none of "
+                                      "these hosts, has an older version, or was asked for another trial"
+                                    : question.error().text;
             return out;
         }
     }
@@ -181,9 +191,10 @@ Result<Measured> measure(const TuneJob& job) {
     NEXAR_TRY(Race race, open_race(library, job, *rank));
     out.small_bytes = longest_small(question);
     // All take as many turns, so the longest time that a host was given is everybody's.
-    auto milliseconds = static_cast<uint64_t>(job.seconds * 1000);
-    NEXAR_TRY_VOID(rank->greatest({&milliseconds, 1}));
-    const double seconds = static_cast<double>(milliseconds) / 1000 / 10;
+    std::array<uint64_t, 2> agreed{static_cast<uint64_t>(job.seconds * 1000), job.is_dry ? 1u : 0u};
+    NEXAR_TRY_VOID(rank->greatest(agreed));
+    const double seconds = static_cast<double>(agreed[0]) / 1000 / 10;
+    out.is_dry = agreed[1] > 0;
     NEXAR_TRY(times.small_short, timed(*rank, question, 8, seconds));
     const uint64_t few = 4 * job.nodes;  // an element of each rank
     times.small_scatter.terms = terms(question, coll::Algorithm::tree_reduce_scatter, few, 1);

@@ -22,7 +22,8 @@ struct TuneJob {
     std::string session_socket;
     std::string group, secret;
     uint32_t nodes = 2, index = 0;
-    double seconds = 5;  // about, for all probes
+    double seconds = 5;   // about, for all probes
+    bool is_dry = false;  // on one host: on all
     // A group's table and layout, from this host's daemon.
     std::function<nexar::Result<PlanQuestion>(const std::string& group)> plan_of_group;
     std::function<nexar::Result<void>(const Trial& trial)> announce;  // to this host's daemon
@@ -33,6 +34,7 @@ struct Measured {
     std::vector<Raced> raced;                  // of the slowest host each
     std::string why_no_race;                   // empty: there was one
     nexar::collectives::Tuning found;          // of the slowest: the same on all hosts
+    bool is_dry = false;                       // on any host
     uint64_t small_bytes = 0, bulk_bytes = 0;  // of the long operations
 };
 nexar::Result<Measured> measure(const TuneJob& job);

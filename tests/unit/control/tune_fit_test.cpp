@@ -101,6 +101,9 @@ TEST_CASE("the limit of recursive doubling is where the ring begins to win, what
     CHECK(limit({{1, 20, 10}}, 2) == 1);                            // never 0
     CHECK(limit({{8, 10, 20}, {16, 21, 20}, {32, 30, 60}}) == 32);  // one size, disturbed
     CHECK(limit({{8, 10, 20}, {16, 200, 20}, {32, 50, 60}}) == 8);  // too much to lose
-    CHECK(limit({{8, 10, 10}, {16, 10, 10}}) == 4);                 // no difference: the ring, fewer bytes
+    CHECK(limit({{8, 10, 12}, {16, 2000, 20}, {32, 10, 18}, {64, 10, 18}}) ==
+          64);  // a lost packet is no more than twice
+    CHECK(limit({{8, 10, 2000}, {16, 20, 11}, {32, 20, 11}}) == 8);
+    CHECK(limit({{8, 10, 10}, {16, 10, 10}}) == 4);  // no difference: the ring, fewer bytes
     CHECK(limit({{uint64_t{1} << 40, 1, 2}}) == nexar::collectives::doubling_bytes_most);
 }
