@@ -8,12 +8,6 @@
 #include "tcp/parts_reader.hpp"
 
 namespace nexar::tcp {
-namespace {
-
-// As long as the checksum's three lanes, and in the processor's first cache until it is summed.
-constexpr size_t summed_at_once = 6 * 1024;
-
-}  // namespace
 
 // What was queued before goes before it.
 bool Connection::may_write_directly(size_t bytes) {
@@ -59,8 +53,8 @@ Stream::Step Connection::encrypt_whole(Class cls, std::span<const Bytes> parts, 
     return step == Stream::Step::failed ? step : stream_->flush();
 }
 
-// Records, one after the other where the last one was, so that they stay in the cache: a part is copied, then
-// summed. The checksum is of what is sent: the parts' owner may write to them meanwhile.
+// Records, one after the other where the last one was, so that they stay in the cache. The checksum is of
+// what is sent: the parts' owner may write to them meanwhile.
 Stream::Step Connection::send_checked(Class cls, std::span<const Bytes> parts) {
     std::byte* const record = shared_->plain_scratch.data();
     PartsReader reader(parts);
@@ -71,12 +65,10 @@ Stream::Step Connection::send_checked(Class cls, std::span<const Bytes> parts) {
         std::memcpy(record, &head, sizeof head);
         uint32_t checksum = crc32c({record, sizeof head});
         size_t used = sizeof head;
-        for (size_t left = payload; left > 0;) {
-            const size_t piece = std::min(left, summed_at_once);
-            reader.read(record + used, piece);
-            checksum = crc32c({record + used, piece}, checksum);
-            used += piece;
-            left -= piece;
+        while (used < sizeof head + payload) {
+            const Bytes piece = reader.next(sizeof head + payload - used);
+            checksum = crc32c_copy(record + used, piece, checksum);
+            used += piece.size();
         }
         std::memcpy(record + used, &checksum, sizeof checksum);
         used += sizeof checksum;

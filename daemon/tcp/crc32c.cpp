@@ -5,6 +5,7 @@
 #include <immintrin.h>
 #endif
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -109,30 +110,79 @@ __attribute__((target("avx512f,vpclmulqdq"), always_inline)) inline __m512i fold
                                      _mm512_clmulepi64_epi128(a, factors, 0x11), next, sum_of_three);
 }
 
-__attribute__((target("avx512f,vpclmulqdq,sse4.2"))) uint32_t by_folding(Bytes bytes, uint32_t crc) {
-    if (bytes.size() < folded_bytes) return by_instruction(bytes, crc);
+// Loaded once: what is stored is what is summed, whatever the memory has by then.
+template <bool copies>
+__attribute__((target("avx512f"), always_inline)) inline __m512i taken(const std::byte* from, std::byte* to,
+                                                                       size_t at) {
+    __m512i value = _mm512_loadu_si512(from + at);
+    if constexpr (copies) {
+        asm("" : "+v"(value));
+        _mm512_storeu_si512(to + at, value);
+    }
+    return value;
+}
+
+// `to`: null, unless it copies.
+template <bool copies>
+__attribute__((target("avx512f,vpclmulqdq,sse4.2"))) uint32_t fold_all(std::byte* to, Bytes bytes,
+                                                                       uint32_t crc) {
     const __m512i past_four = _mm512_broadcast_i32x4(
         _mm_set_epi64x(further_by(8 * folded_bytes), further_by(8 * folded_bytes + 64)));
     const __m512i past_one = _mm512_broadcast_i32x4(
         _mm_set_epi64x(further_by(8 * register_bytes), further_by(8 * register_bytes + 64)));
     const std::byte* p = bytes.data();
-    size_t left = bytes.size() - folded_bytes;
-    __m512i a = _mm512_loadu_si512(p), b = _mm512_loadu_si512(p + 64);
-    __m512i c = _mm512_loadu_si512(p + 128), d = _mm512_loadu_si512(p + 192);
+    __m512i a = taken<copies>(p, to, 0), b = taken<copies>(p, to, 64);
+    __m512i c = taken<copies>(p, to, 128), d = taken<copies>(p, to, 192);
     a = _mm512_xor_si512(a, _mm512_zextsi128_si512(_mm_cvtsi32_si128(static_cast<int>(crc))));
-    p += folded_bytes;
-    for (; left >= folded_bytes; left -= folded_bytes, p += folded_bytes) {
-        a = fold(a, past_four, _mm512_loadu_si512(p));
-        b = fold(b, past_four, _mm512_loadu_si512(p + 64));
-        c = fold(c, past_four, _mm512_loadu_si512(p + 128));
-        d = fold(d, past_four, _mm512_loadu_si512(p + 192));
+    size_t at = folded_bytes;
+    for (; bytes.size() - at >= folded_bytes; at += folded_bytes) {
+        a = fold(a, past_four, taken<copies>(p, to, at));
+        b = fold(b, past_four, taken<copies>(p, to, at + 64));
+        c = fold(c, past_four, taken<copies>(p, to, at + 128));
+        d = fold(d, past_four, taken<copies>(p, to, at + 192));
     }
     d = fold(fold(fold(a, past_one, b), past_one, c), past_one, d);
-    for (; left >= register_bytes; left -= register_bytes, p += register_bytes)
-        d = fold(d, past_one, _mm512_loadu_si512(p));
+    for (; bytes.size() - at >= register_bytes; at += register_bytes)
+        d = fold(d, past_one, taken<copies>(p, to, at));
     std::array<std::byte, register_bytes> last;
     _mm512_storeu_si512(last.data(), d);
-    return by_instruction({p, left}, by_instruction(last, 0));
+    Bytes rest = bytes.subspan(at);
+    if constexpr (copies) {
+        if (!rest.empty()) std::memcpy(to + at, rest.data(), rest.size());
+        rest = {to + at, rest.size()};
+    }
+    return by_instruction(rest, by_instruction(last, 0));
+}
+
+uint32_t by_folding(Bytes bytes, uint32_t crc) {
+    return bytes.size() < folded_bytes ? by_instruction(bytes, crc) : fold_all<false>(nullptr, bytes, crc);
+}
+#endif
+
+// In pieces that are in the processor's first cache until they are summed, as long as three lanes.
+template <Crc32c way>
+uint32_t copied_first(std::byte* to, Bytes from, uint32_t crc) {
+    constexpr size_t piece_max = 6 * 1024;
+    for (size_t at = 0; at < from.size(); at += piece_max) {
+        const Bytes piece = from.subspan(at, std::min(piece_max, from.size() - at));
+        std::memcpy(to + at, piece.data(), piece.size());
+        crc = way({to + at, piece.size()}, crc);
+    }
+    return crc;
+}
+
+#if defined(__x86_64__)
+uint32_t folded_copy(std::byte* to, Bytes from, uint32_t crc) {
+    return from.size() < folded_bytes ? copied_first<by_instruction>(to, from, crc)
+                                      : fold_all<true>(to, from, crc);
+}
+
+bool has_instruction() {
+    return __builtin_cpu_supports("sse4.2") != 0;
+}
+bool folds() {
+    return has_instruction() && __builtin_cpu_supports("avx512f") != 0 &&
+           __builtin_cpu_supports("vpclmulqdq") != 0;
 }
 #endif
 
@@ -141,19 +191,31 @@ __attribute__((target("avx512f,vpclmulqdq,sse4.2"))) uint32_t by_folding(Bytes b
 std::vector<Crc32c> crc32c_ways() {
     std::vector<Crc32c> out;
 #if defined(__x86_64__)
-    const bool has_instruction = __builtin_cpu_supports("sse4.2") != 0;
-    if (has_instruction && __builtin_cpu_supports("avx512f") != 0 &&
-        __builtin_cpu_supports("vpclmulqdq") != 0)
-        out.push_back(by_folding);
-    if (has_instruction) out.push_back(by_instruction);
+    if (folds()) out.push_back(by_folding);
+    if (has_instruction()) out.push_back(by_instruction);
 #endif
     out.push_back(portable);
+    return out;
+}
+
+std::vector<Crc32cCopy> crc32c_copy_ways() {
+    std::vector<Crc32cCopy> out;
+#if defined(__x86_64__)
+    if (folds()) out.push_back(folded_copy);
+    if (has_instruction()) out.push_back(copied_first<by_instruction>);
+#endif
+    out.push_back(copied_first<portable>);
     return out;
 }
 
 uint32_t crc32c(Bytes bytes, uint32_t crc) {
     static const Crc32c fastest = crc32c_ways().front();
     return ~fastest(bytes, ~crc);
+}
+
+uint32_t crc32c_copy(std::byte* to, Bytes from, uint32_t crc) {
+    static const Crc32cCopy fastest = crc32c_copy_ways().front();
+    return ~fastest(to, from, ~crc);
 }
 
 }  // namespace nexar::tcp

@@ -1,4 +1,4 @@
-// PartsReader: copies parts one after the other, in pieces of any size.
+// PartsReader: parts one after the other, in pieces of any size: copied, or as they lie.
 #pragma once
 
 #include <algorithm>
@@ -16,18 +16,24 @@ class PartsReader {
     }
     size_t left() const { return left_; }
     void read(std::byte* into, size_t bytes) {
-        left_ -= bytes;
         while (bytes > 0) {
-            const Bytes rest = parts_.front().subspan(from_);
-            const size_t n = std::min(rest.size(), bytes);
-            if (n != 0) std::memcpy(into, rest.data(), n);
-            into += n;
-            bytes -= n;
-            from_ += n;
-            if (from_ < parts_.front().size()) continue;
+            const Bytes piece = next(bytes);
+            if (!piece.empty()) std::memcpy(into, piece.data(), piece.size());
+            into += piece.size();
+            bytes -= piece.size();
+        }
+    }
+    // What comes next and lies together, at most so much. Requires: something is left.
+    Bytes next(size_t most) {
+        const Bytes rest = parts_.front().subspan(from_);
+        const Bytes piece = rest.first(std::min(rest.size(), most));
+        left_ -= piece.size();
+        from_ += piece.size();
+        if (from_ == parts_.front().size()) {
             parts_ = parts_.subspan(1);
             from_ = 0;
         }
+        return piece;
     }
 
   private:

@@ -1,9 +1,12 @@
 // Records and their checksum.
 #include "tcp/records.hpp"
 
+#include <algorithm>
+#include <atomic>
 #include <catch2/catch_test_macros.hpp>
 #include <random>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "tcp/crc32c.hpp"
@@ -43,6 +46,42 @@ TEST_CASE("CRC-32C of any length and in any parts is that of its definition, in 
                 CHECK(way(all.subspan(cut), way(all.first(cut), ~0u)) == c);
         }
     }
+}
+
+TEST_CASE("copied bytes have the checksum that is returned, at any place, by each way", "[tcp]") {
+    std::mt19937 random(11);
+    std::vector<std::byte> from(70'000), to(from.size() + 64);
+    for (std::byte& b : from) b = static_cast<std::byte>(random());
+    for (const size_t size :
+         {0uz, 1uz, 63uz, 64uz, 255uz, 256uz, 257uz, 511uz, 512uz, 6143uz, 6145uz, 61'428uz, 65'000uz})
+        for (const Crc32cCopy way : crc32c_copy_ways()) {
+            const size_t begin = random() % 64, at = random() % 64;
+            const Bytes bytes = Bytes(from).subspan(begin, size);
+            std::ranges::fill(to, std::byte{0xee});
+            CHECK(way(to.data() + at, bytes, ~0u) == ~crc32c(bytes));
+            CHECK(std::ranges::equal(Bytes(to).subspan(at, size), bytes));
+            CHECK(std::ranges::count(to, std::byte{0xee}) >= static_cast<ptrdiff_t>(to.size() - size));
+            CHECK(to[at + size] == std::byte{0xee});
+        }
+    CHECK(crc32c_copy(to.data(), Bytes(from).subspan(5), crc32c(Bytes(from).first(5))) == crc32c(from));
+}
+
+TEST_CASE("the checksum is of the copy where the memory changes meanwhile", "[tcp][B4]") {
+    std::vector<std::byte> from(61'428), to(from.size());
+    std::atomic<bool> ends{false};
+    std::atomic<int> rounds{0};
+    std::thread owner([&] {
+        volatile std::byte* const bytes = from.data();
+        for (uint32_t n = 0; !ends; ++n, ++rounds)
+            for (size_t i = 0; i < from.size(); i += 61) bytes[i] = static_cast<std::byte>(n + i);
+    });
+    while (rounds < 2) std::this_thread::yield();
+    size_t wrong = 0;
+    for (const Crc32cCopy way : crc32c_copy_ways())
+        for (int i = 0; i < 300; ++i) wrong += way(to.data(), from, ~0u) != ~crc32c(to);
+    ends = true;
+    owner.join();
+    CHECK(wrong == 0);
 }
 
 TEST_CASE("a header that breaks a rule is named", "[tcp][B4]") {
