@@ -63,7 +63,10 @@ class Planner {
     uint64_t bytes_to_copy() const;
     Cut cut() const;
     Result<void> copy_whole();
+    bool sides_share() const;
+    Result<void> copy_sides();
     Result<void> copy_together();
+    Result<void> copy_shared();
     Result<void> copy_side_by_side();
     void copy_in(const ScratchBlock& block, uint64_t at);
     void copy_out(const ScratchBlock& block, uint64_t at);
@@ -170,14 +173,21 @@ Result<void> Planner::plan_sides() {
     const bool stageable = cut.segments != 0, blocking = use_ == Use::blocking;
     if (stageable && ((blocking && cut.segments > whole_segments_max) || !session_.may_copy(bytes_to_copy())))
         return stage(cut);
-    auto copied = checked_.in_place ? copy_together() : copy_whole();
-    if (!copied && copied.error().code == Errc::no_memory && copy_in_ && copy_out_ && !checked_.in_place) {
-        session_.release_sides(result);
-        copied = copy_side_by_side();
-    }
+    const auto copied = copy_sides();
     if (copied || copied.error().code != Errc::no_memory || !stageable) return copied;
     session_.release_sides(result);  // other threads have taken the room
     return stage(cut);
+}
+
+// One that is only started keeps its blocks for long, and shares nothing: what it leaves to later ones is as
+// their plans have it.
+Result<void> Planner::copy_sides() {
+    if (checked_.in_place) return copy_together();
+    if (use_ == Use::blocking && sides_share()) return copy_shared();
+    auto copied = copy_whole();
+    if (copied || copied.error().code != Errc::no_memory || !copy_in_ || !copy_out_) return copied;
+    session_.release_sides(result);
+    return copy_side_by_side();
 }
 
 Result<void> Planner::find_regions() {
@@ -197,6 +207,13 @@ Result<void> Planner::find_regions() {
     }
     copy_in_ = copy_out_ = true;
     return {};
+}
+
+// Both are copied, and the daemon reduces where the values stand: then it copies nothing. What only moves in
+// place it copies first, and a scan's first rank may have no result.
+bool Planner::sides_share() const {
+    const bool reduces_in_place = row().in_place == InPlace::same && row().reduces && !row().in_rank_order;
+    return copy_in_ && copy_out_ && reduces_in_place && checked_.in.bytes == checked_.out.bytes;
 }
 
 uint64_t Planner::bytes_to_copy() const {
@@ -268,14 +285,24 @@ Result<void> Planner::copy_together() {
     return {};
 }
 
-// Windows of both sides in one block, as many as scratch_limit allows.
+// Both sides in the same bytes.
+Result<void> Planner::copy_shared() {
+    NEXAR_TRY(result.scratch[0], take_scratch(checked_.in.bytes));
+    copy_in(result.scratch[0], 0);
+    copy_out(result.scratch[0], 0);
+    return {};
+}
+
+// Windows of both sides in one block, as many as scratch_limit allows; in_bytes: where those of the output
+// begin.
 Result<ScratchBlock> Planner::take_windows(Cut& cut, uint64_t& in_bytes) {
     const uint64_t in_window = copy_in_ ? StagedSide{nullptr, nullptr, in_blocks()}.window_bytes(cut) : 0;
     const uint64_t out_window = copy_out_ ? StagedSide{nullptr, nullptr, out_blocks()}.window_bytes(cut) : 0;
     for (uint32_t windows = windows_wanted;; windows /= 2) {
         cut.windows = std::min(windows, cut.segments);
-        in_bytes = cut.windows * in_window;
-        auto block = session_.take_scratch(cut.windows * (in_window + out_window));
+        in_bytes = sides_share() ? 0 : cut.windows * in_window;
+        auto block = session_.take_scratch(
+            in_bytes + cut.windows * (in_bytes == 0 ? std::max(in_window, out_window) : out_window));
         if (block || block.error().code != Errc::no_memory || windows == 1) return block;
     }
 }

@@ -36,7 +36,8 @@ void Stage::on_done(uint32_t segments) {
 }
 
 bool Stage::can_fill() const {
-    return in_ && filled_ < cut_.segments && filled_ < uint64_t{done_} + cut_.windows;
+    const uint32_t free_from = shares_windows() ? taken_ : done_;
+    return in_ && filled_ < cut_.segments && filled_ < uint64_t{free_from} + cut_.windows;
 }
 
 uint64_t Stage::fill_next() {

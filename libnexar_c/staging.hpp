@@ -42,6 +42,7 @@ class Stage {
 
     // The daemon's count of segments that are done. A smaller count than before is ignored.
     void on_done(uint32_t segments);
+    // Where both sides have the same windows, what stood there before must have been copied out.
     bool can_fill() const;
     bool can_take() const { return out_ && taken_ < done_; }
     // Copies one segment in or out; returns the bytes. Requires: can_fill(), can_take().
@@ -53,6 +54,8 @@ class Stage {
     bool unsent = false;  // the counts have grown, but the ring was full: announce them again
 
   private:
+    bool shares_windows() const { return in_ && out_ && in_.windows == out_.windows; }
+
     Cut cut_;
     StagedSide in_, out_;
     uint32_t filled_ = 0;  // segments copied in

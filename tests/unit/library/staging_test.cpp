@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "shm_layout.h"
@@ -35,7 +36,7 @@ struct LoopDaemon {
                                   nexar_shm_segment_begin(cut.count, cut.segments, done);
         work(window(in), window(out), elements);
         // What the client may fill or has taken is garbage from here on.
-        if (in) std::memset(window(in), 0xee, in.window_bytes(cut));
+        if (in && in.windows != out.windows) std::memset(window(in), 0xee, in.window_bytes(cut));
         ++done;
         return true;
     }
@@ -86,14 +87,15 @@ struct Made {
     Words in_windows, out_windows;
     LoopDaemon daemon;
     Stage stage;
-    Made(const Shape& shape, uint32_t* in, uint64_t in_blocks, uint32_t* out, uint64_t out_blocks) {
+    Made(const Shape& shape, uint32_t* in, uint64_t in_blocks, uint32_t* out, uint64_t out_blocks,
+         bool shared = false) {
         const Cut cut{shape.count, element, shape.segments, shape.windows};
         StagedSide from{in ? bytes(in) : nullptr, nullptr, in_blocks};
         StagedSide to{out ? bytes(out) : nullptr, nullptr, out_blocks};
         in_windows.resize(shape.windows * from.window_bytes(cut) / element, 0xdddddddd);
         out_windows.resize(shape.windows * to.window_bytes(cut) / element, 0xdddddddd);
         from.windows = bytes(in_windows.data());
-        to.windows = bytes(out_windows.data());
+        to.windows = shared ? from.windows : bytes(out_windows.data());
         daemon = {cut, from, to, 0};
         stage = Stage(cut, from, to);
     }
@@ -110,16 +112,19 @@ Words numbers(uint64_t count, uint32_t salt) {
 TEST_CASE("a staged operation on one block gives every element, apart and in place", "[library]") {
     for (const Shape& shape : shapes)
         for (uint32_t salt = 0; salt < 12; ++salt)
-            for (const bool in_place : {false, true}) {
+            for (const auto [in_place, shared] :
+                 {std::pair{false, false}, {true, false}, {false, true}, {true, true}}) {
                 Words in = numbers(shape.count, salt), out(shape.count, 77);
+                const Words before = in;
                 Words want = in;
                 for (uint32_t& x : want) x = x * 3 + 1;
-                Made made(shape, in.data(), 1, in_place ? in.data() : out.data(), 1);
+                Made made(shape, in.data(), 1, in_place ? in.data() : out.data(), 1, shared);
                 run(made.stage, made.daemon, salt, [](const uint32_t* from, uint32_t* to, uint64_t n) {
                     for (uint64_t i = 0; i < n; ++i) to[i] = from[i] * 3 + 1;
                 });
-                CAPTURE(shape.count, shape.segments, shape.windows, salt, in_place);
+                CAPTURE(shape.count, shape.segments, shape.windows, salt, in_place, shared);
                 CHECK((in_place ? in : out) == want);
+                if (!in_place) CHECK(in == before);
             }
 }
 
