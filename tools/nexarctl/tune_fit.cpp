@@ -17,6 +17,7 @@ namespace {
 
 // Of a raced size, times the quicker algorithm: more than that is a lost packet, and one size of many.
 constexpr double lost_at_most = 2;
+constexpr double rounding = 1e-9;  // sums of equal ratios are equal
 
 // value / count, as a parameter.
 uint32_t each(uint64_t value, uint64_t count, uint32_t most) {
@@ -79,7 +80,7 @@ uint32_t doubling_limit(std::span<const Raced> sizes, uint32_t nodes) {
     uint64_t limit = sizes.front().bytes / 2;
     for (const Raced& each : sizes) {
         total += lost(each.doubling_ns, each) - lost(each.ring_ns, each);
-        if (total < least) least = total, limit = each.bytes;
+        if (total < least - rounding) least = total, limit = each.bytes;
     }
     const uint64_t kept = nodes == 2 ? limit / nexar::doubling_of_two_hosts : limit;
     return static_cast<uint32_t>(std::clamp<uint64_t>(kept, 1, nexar::collectives::doubling_bytes_most));

@@ -94,13 +94,7 @@ Result<Race> open_race(const Library& library, const TuneJob& job, const Rank& r
                                      : "this host's daemon takes no part: " + announced.error().text;
             return out;
         }
-        auto opened = Rank::open(library, place_of(job, trials[i].group));
-        NEXAR_TRY(const bool is_missed, anywhere(rank, !opened));
-        if (is_missed) {
-            out.why_none = opened ? "another host has no such group: its tune says why" : opened.error().text;
-            return out;
-        }
-        out.groups[i] = std::move(*opened);
+        NEXAR_TRY(out.groups[i], Rank::open(library, place_of(job, trials[i].group)));
         const auto question = job.plan_of_group(trials[i].group);
         if (question) most = std::min(most, question->table.small_bytes_max);
         const bool is_made =

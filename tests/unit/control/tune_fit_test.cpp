@@ -103,6 +103,12 @@ TEST_CASE("the limit of recursive doubling is where the ring begins to win, what
     CHECK(limit({{8, 10, 20}, {16, 200, 20}, {32, 50, 60}}) == 8);  // too much to lose
     CHECK(limit({{8, 10, 12}, {16, 2000, 20}, {32, 10, 18}, {64, 10, 18}}) ==
           64);  // a lost packet is no more than twice
+    CHECK(limit({{8, 53000, 40000},
+                 {16, 22000, 30000},
+                 {32, 53000, 26000},
+                 {64, 24000, 59000},
+                 {128, 33000, 20000},
+                 {256, 51000, 40000}}) == 16);  // as good as 64, but for rounding
     CHECK(limit({{8, 10, 2000}, {16, 20, 11}, {32, 20, 11}}) == 8);
     CHECK(limit({{8, 10, 10}, {16, 10, 10}}) == 4);  // no difference: the ring, fewer bytes
     CHECK(limit({{uint64_t{1} << 40, 1, 2}}) == nexar::collectives::doubling_bytes_most);
