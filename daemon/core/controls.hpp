@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <string_view>
 
 namespace nexar {
@@ -21,6 +22,14 @@ constexpr size_t control_at(std::string_view text) {
     if (byte(0) != 0xe2) return 0;
     if (byte(1) == 0x80 && (is(2, 0x8e, 0x8f) || is(2, 0xa8, 0xae))) return 3;
     return byte(1) == 0x81 && is(2, 0xa6, 0xa9) ? 3 : 0;
+}
+
+// Each is one `instead`.
+inline std::string without_controls(std::string text, char instead) {
+    for (size_t i = 0; i < text.size(); ++i)
+        if (const size_t bytes = control_at(std::string_view(text).substr(i)); bytes > 0)
+            text.replace(i, bytes, 1, instead);
+    return text;
 }
 
 }  // namespace nexar

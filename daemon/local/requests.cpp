@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "core/controls.hpp"
+
 namespace nexar::local {
 
 using engine::OpKind;
@@ -221,10 +223,7 @@ Result<std::string> reason_from(const nexar_shm_group_abort& asked) {
     if (asked.reserved != 0) return not_allowed("a reserved word of the payload", asked.reserved, "0");
     if (asked.reason_bytes > sizeof asked.reason)
         return not_allowed("reason_bytes", asked.reason_bytes, "0 to " + std::to_string(sizeof asked.reason));
-    std::string out(asked.reason, asked.reason_bytes);
-    for (char& c : out)
-        if (static_cast<unsigned char>(c) < ' ' || c == 0x7f) c = ' ';
-    return out;
+    return without_controls(std::string(asked.reason, asked.reason_bytes), ' ');
 }
 
 Result<engine::ChildRequest> child_request_from(const nexar_shm_group_child& asked, OpKind kind) {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <string>
-#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/controls.hpp"
@@ -20,10 +20,7 @@ size_t width(const std::string& text) {
 }  // namespace
 
 std::string printable(std::string text) {
-    for (size_t i = 0; i < text.size(); ++i)
-        if (const size_t bytes = nexar::control_at(std::string_view(text).substr(i)); bytes > 0)
-            text.replace(i, bytes, 1, '?');
-    return text;
+    return nexar::without_controls(std::move(text), '?');
 }
 
 Table::Table(std::vector<std::string> headers) {

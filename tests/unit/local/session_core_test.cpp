@@ -468,6 +468,7 @@ TEST_CASE("an abort's reason is validated, and handed on as one line", "[F22][lo
     using Abort = nexar_shm_group_abort;
     CHECK(answer("", [](Abort&) {}).empty());
     CHECK(answer("ValueError: a\nb\x1b[0m\x7f", [](Abort&) {}) == "ValueError: a b [0m ");
+    CHECK(answer("\u00e9\u009b0m\u202e", [](Abort&) {}) == "\u00e9 0m ");
     CHECK(answer("x", [](Abort& a) {
               a.reason_bytes = 385;
           }).starts_with("INVALID_ARGUMENT reason_bytes is 385; allowed: 0 to 384"));
