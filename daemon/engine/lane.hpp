@@ -59,7 +59,7 @@ class MeshLane final : public collectives::Lane, public Poster, public RecycledO
     Op& recv_reduce_send(collectives::NodeIndex from, collectives::NodeIndex to, uint32_t phase_in,
                          uint32_t phase_out, link::Extents memory,
                          collectives::Arithmetic arithmetic) override;
-    void await_together() override { batch_.awaited_together = true; }
+    void await_together() override { batch_.awaited_together = dirty_; }
     link::Extent scratch(size_t bytes) override;
     Op& combine(Vector<link::Extents> dsts, Vector<link::Extents> srcs, collectives::Arithmetic arithmetic,
                 Vector<uint64_t> scalars) override;

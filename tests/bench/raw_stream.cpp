@@ -130,8 +130,9 @@ class Exchange {
 
     void wait() const {
         const auto room = static_cast<short>(sendable() > 0 ? POLLOUT : 0);
-        pollfd ready[2]{{previous_.fd, POLLIN, 0}, {next_.fd, room, 0}};
-        if (size_ == 2) ready[0].events = static_cast<short>(POLLIN | room);
+        const auto awaits = static_cast<short>(got_ < to_get_ ? POLLIN : 0);  // or the next operation's bytes
+        pollfd ready[2]{{previous_.fd, awaits, 0}, {next_.fd, room, 0}};
+        if (size_ == 2) ready[0].events = static_cast<short>(awaits | room);
         poll(ready, size_ == 2 ? 1 : 2, -1);
     }
     size_t sendable() const { return std::min(to_send_, length(rank_) + done_) - sent_; }
