@@ -179,8 +179,8 @@ Result<void> Planner::plan_sides() {
     return stage(cut);
 }
 
-// One that is only started keeps its blocks for long, and shares nothing: what it leaves to later ones is as
-// their plans have it.
+// One that is only started and copied whole keeps its blocks for long, and shares nothing: with more room
+// left a later one would be copied whole as well, and leave none to those behind it.
 Result<void> Planner::copy_sides() {
     if (checked_.in_place) return copy_together();
     if (use_ == Use::blocking && sides_share()) return copy_shared();
