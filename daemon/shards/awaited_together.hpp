@@ -30,6 +30,13 @@ class AwaitedTogether {
         batches_.erase(batch);
         return true;
     }
+    // Whether somebody waits for this event by itself. A failure ends the whole operation.
+    bool is_awaited(const link::MeshEvent& event) {
+        using Kind = link::MeshEvent::Kind;
+        if (event.kind != Kind::done && event.kind != Kind::failed) return true;
+        const bool is_last = ended(event.handle);
+        return is_last || event.kind == Kind::failed;
+    }
     bool empty() const { return batches_.empty(); }
 
   private:

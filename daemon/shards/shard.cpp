@@ -32,7 +32,6 @@ class Shard::Thread final : BulkEndpoint::Listener {
   private:
     size_t apply_commands(Time now);
     void on_event(Event event) override;
-    bool is_awaited(const Event& event);
     void sleep(Time until);
     void flush_events();
     bool may_sleep();
@@ -50,17 +49,9 @@ class Shard::Thread final : BulkEndpoint::Listener {
 };
 
 void Shard::Thread::on_event(Event event) {
-    (is_awaited(event) ? pushed_ : deferred_) = true;
-    shard_->event_outbox_.push(std::move(event));
-}
-
-// A failure ends the whole operation.
-bool Shard::Thread::is_awaited(const Event& event) {
     const auto* of_mesh = std::get_if<link::MeshEvent>(&event);
-    if (!of_mesh) return true;
-    if (of_mesh->kind == link::MeshEvent::Kind::done) return together_.ended(of_mesh->handle);
-    if (of_mesh->kind == link::MeshEvent::Kind::failed) together_.ended(of_mesh->handle);
-    return true;
+    (!of_mesh || together_.is_awaited(*of_mesh) ? pushed_ : deferred_) = true;
+    shard_->event_outbox_.push(std::move(event));
 }
 
 size_t Shard::Thread::apply_commands(Time now) {

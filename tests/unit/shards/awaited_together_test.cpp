@@ -64,3 +64,25 @@ TEST_CASE("each of many batches has one end that is awaited", "[shards][T7]") {
     for (const auto& [handle, batch] : handles) CHECK(ends.ended(handle) == (--left[batch] == 0));
     CHECK(ends.empty());
 }
+
+TEST_CASE("a failure is awaited while others of its batch have not ended, and is one of its ends",
+          "[shards][T7]") {
+    using Kind = link::MeshEvent::Kind;
+    const auto event = [](Kind kind, uint64_t handle) {
+        link::MeshEvent out{};
+        out.kind = kind;
+        out.handle = handle;
+        return out;
+    };
+    AwaitedTogether ends;
+    ends.post(batch_of(10, 2, 2, true));
+    CHECK(!ends.is_awaited(event(Kind::done, 12)));
+    CHECK(ends.is_awaited(event(Kind::failed, 10)));
+    for (const Kind kind :
+         {Kind::mismatch, Kind::message, Kind::log_discarded, Kind::log_room, Kind::peer_garbage})
+        CHECK(ends.is_awaited(event(kind, 11)));
+    CHECK(!ends.is_awaited(event(Kind::done, 11)));
+    CHECK(!ends.empty());
+    CHECK(ends.is_awaited(event(Kind::done, 13)));
+    CHECK(ends.empty());
+}

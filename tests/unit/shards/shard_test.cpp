@@ -165,18 +165,6 @@ TEST_CASE("before a shard sleeps it wakes the control loop for what has ended", 
     CHECK(pair.a.over() == 1);
 }
 
-TEST_CASE("a withdrawn batch that is awaited together wakes the control loop", "[shards][T7]") {
-    Pair pair;
-    pair.a.start(2, 1h);
-    pair.introduce();
-    Transfers t(1, 2, 100'000, true);
-    link::Batch recvs = t.recvs(peer_b, 100);
-    recvs.awaited_together = true;
-    pair.a.shard->post(std::move(recvs));
-    pair.a.shard->post(Withdraw{key(1, 0).op});
-    wakes_until(pair, pair.a, [&] { return pair.a.failed() == 2; });
-}
-
 TEST_CASE("a shard counts itself while it has transfers that have not ended", "[shards][K35]") {
     Pair pair;
     pair.introduce();
