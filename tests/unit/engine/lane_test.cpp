@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 
+#include "collectives/algorithms.hpp"
 #include "run_fixture.hpp"
 
 namespace nexar::engine {
@@ -133,6 +134,54 @@ TEST_CASE("a collective's transfers are those of the tenant that its jobs count 
     for (const link::SendSpec& send : mesh.batches[0].sends) {
         CHECK(send.account == link::Account(42));
         CHECK(send.priority == Priority::critical);
+    }
+}
+
+TEST_CASE("a ring's transfers are one batch that is awaited together; what is posted later is not", "[T7]") {
+    namespace coll = collectives;
+    std::vector<std::byte> bytes(64);
+    const Place first = nexar::test::place_of(bytes.data());
+    const link::Extents half{{first, 32}}, other_half{{first + 32, 32}};
+    const coll::Arithmetic sums{Dtype::u32, ReduceOp::sum};
+    const auto ring = [&](int kind, coll::Lane& lane) {
+        Vector<coll::Extents> blocks{half, other_half};
+        if (kind == 0) return coll::ring_all_reduce(lane, std::move(blocks), sums);
+        if (kind == 1) return coll::ring_reduce_scatter(lane, std::move(blocks), sums);
+        return coll::ring_all_gather(lane, std::move(blocks));
+    };
+    for (const int kind : {0, 1, 2}) {
+        CAPTURE(kind);
+        NoPorts ports;
+        Posted mesh;
+        Context context(EngineConfig{}, EnginePorts{ports, ports, ports, {&mesh}, ports.log}, 7);
+        const std::vector<link::PeerIndex> peers{link::PeerIndex(0), link::PeerIndex(1)};
+        OpOnNode op;
+        op.peers = peers;
+        op.self = coll::NodeIndex(0);
+        op.chunk_bytes = 1024;
+        MeshLane lane(context, op, 0, 0);
+        lane.await_together();  // of nothing
+        Task<> task = ring(kind, lane);
+        task.start(context.executor);
+        lane.flush();
+        REQUIRE(mesh.batches.size() == 1);
+        const link::Batch& batch = mesh.batches[0];
+        CHECK(batch.awaited_together);
+        const size_t transfers = batch.recvs.size() + batch.sends.size();
+        CHECK(transfers == (kind == 0 ? 4 : 2));
+        for (size_t i = 0; i < transfers; ++i) {
+            CHECK_FALSE(task.ended());
+            CHECK(context.complete(batch.first_handle + i, {}));
+            context.executor.run_ready();
+        }
+        REQUIRE(task.ended());
+        CHECK(task.take_result());
+        lane.await_together();  // of nothing, again
+        lane.send(coll::NodeIndex(1), 9, half);
+        lane.flush();
+        REQUIRE(mesh.batches.size() == 2);
+        CHECK_FALSE(mesh.batches[1].awaited_together);
+        CHECK(context.complete(mesh.batches[1].first_handle, {}));
     }
 }
 
