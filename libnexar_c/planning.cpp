@@ -301,8 +301,7 @@ Result<ScratchBlock> Planner::take_windows(Cut& cut, uint64_t& in_bytes) {
     for (uint32_t windows = windows_wanted;; windows /= 2) {
         cut.windows = std::min(windows, cut.segments);
         in_bytes = sides_share() ? 0 : cut.windows * in_window;
-        auto block = session_.take_scratch(
-            in_bytes + cut.windows * (in_bytes == 0 ? std::max(in_window, out_window) : out_window));
+        auto block = session_.take_scratch(in_bytes + cut.windows * out_window);
         if (block || block.error().code != Errc::no_memory || windows == 1) return block;
     }
 }
