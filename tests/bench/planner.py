@@ -7,7 +7,9 @@ A single choice is a cluster of its own whose configuration leaves one algorithm
 run at the same time and take turns; each result is checked. The ratio is the time of the choice that the planner makes, forced,
 over that of the best: the planner's own cluster, in its column, does the same and shows how much such times differ. "by size" is
 the ratio of what plan function 2 chooses. --tune: the planner's cluster is tuned first, by nexarctl tune on each of its hosts;
-otherwise it goes by --model, or by size."""
+otherwise it goes by --model, or by size. --again N: where the ratio is above 1.10, the choice and the best are measured anew, N
+rounds of these two only. The best of six choices of the same speed is the luckiest of them, in the rounds that chose it; in
+others it is not."""
 import argparse
 import contextlib
 import json
@@ -72,6 +74,25 @@ def chosen(build, model, size, hosts, ranks, doubling=None):
     return f"{FAMILIES[report['algorithm']]} {report['class']}"
 
 
+def median_of(cluster, client, sizes, ranks, seconds):
+    """{bytes: microseconds}"""
+    text = cluster.run([client, "--operations", "all_reduce", "--memory", "alloc", "--bytes", ",".join(map(str, sizes)),
+                        "--seconds", str(seconds)], ranks, LONGEST_SECONDS)
+    return {size: statistics.median(found.microseconds) for (_, _, size), found in read_times(text).items()}
+
+
+def measure_again(clusters, client, row, choice, ranks, options):
+    """How the choice compares with the best in rounds that chose neither: the ratio of medians, and the quartiles of each round's."""
+    times = {choice: [], row["best"]: []}
+    for number in range(options.again):
+        for name in list(times) if number % 2 == 0 else list(reversed(times)):
+            times[name].append(median_of(clusters[name], client, [row["bytes"]], ranks, options.seconds)[row["bytes"]])
+    pairs = [mine / best for mine, best in zip(times[choice], times[row["best"]])]
+    quartiles = statistics.quantiles(pairs, n=4) if len(pairs) > 1 else pairs * 3
+    return {"ratio": round(statistics.median(times[choice]) / statistics.median(times[row["best"]]), 3),
+            "quartiles": [round(quartiles[0], 3), round(quartiles[2], 3)], "times_us": times}
+
+
 def measure_topology(build, client, hosts, ranks, options):
     with contextlib.ExitStack() as stack:
         model = "".join(f"{name} = {value}\n" for name, value in zip(PARAMETERS, options.model.split(","))) if options.model else None
@@ -87,10 +108,8 @@ def measure_topology(build, client, hosts, ranks, options):
                 sizes = [size for size in sizes if size <= SMALL_MAX or not name.endswith("small")]
                 if not sizes:
                     continue
-                text = clusters[name].run([client, "--operations", "all_reduce", "--memory", "alloc", "--bytes",
-                                           ",".join(map(str, sizes)), "--seconds", str(options.seconds)], ranks, LONGEST_SECONDS)
-                for (_, _, size), found in read_times(text).items():
-                    times[name].setdefault(size, []).append(statistics.median(found.microseconds))
+                for size, median in median_of(clusters[name], client, sizes, ranks, options.seconds).items():
+                    times[name].setdefault(size, []).append(median)
         rows = []
         for size in options.bytes:
             medians = {name: statistics.median(found[size]) for name, found in times.items() if size in found}
@@ -102,6 +121,10 @@ def measure_topology(build, client, hosts, ranks, options):
                          "chosen": choice, "ratio": round(medians[choice] / medians[best], 3),
                          "by_size": by_size, "ratio_by_size": round(medians[by_size] / medians[best], 3),
                          "planner_ratio": round(medians["planner"] / medians[choice], 3)})
+        for row in rows:
+            for choice in {row[key] for key, ratio in (("chosen", "ratio"), ("by_size", "ratio_by_size")) if row[ratio] > ACCEPTED}:
+                if options.again:
+                    row.setdefault("again", {})[choice] = measure_again(clusters, client, row, choice, ranks, options)
         return rows, tuned
 
 
@@ -117,6 +140,9 @@ def show(rows, tuned):
         mark = "  <-- above 1.10" if row["ratio"] > ACCEPTED else ""
         print(f"      {row['bytes']:9} {cells} {row['medians_us']['planner']:10.1f} {row['ratio']:6.3f}  {row['ratio_by_size']:6.3f}  "
               f"{row['chosen']} ({row['best']}){mark}", flush=True)
+        for choice, again in row.get("again", {}).items():
+            print(f"{'':14} again: {choice} {again['ratio']:.3f} of {row['best']} (quartiles of the rounds {again['quartiles'][0]:.2f} .. "
+                  f"{again['quartiles'][1]:.2f}){'  <-- above 1.10' if again['ratio'] > ACCEPTED else ''}", flush=True)
 
 
 def main():
@@ -126,6 +152,7 @@ def main():
     parser.add_argument("--bytes", default=",".join(map(str, SIZES)))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.1, help="for each size, choice and round")
+    parser.add_argument("--again", type=int, default=0, metavar="N", help="rounds in which a choice above 1.10 meets the best once more")
     parser.add_argument("--tune", action="store_true")
     parser.add_argument("--model", help="of the planner, as nexarctl plan takes it: six numbers")
     parser.add_argument("--pin", action="store_true", help="each host has one processor, in turn")
