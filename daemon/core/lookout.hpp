@@ -27,7 +27,6 @@ class Lookout {
             score_ = std::clamp(score_ + (waited < longest * usual_ ? 1 : -1), 0, score_max);
         idle_since_ = ended;
     }
-    Duration idle(Time now) const { return now - idle_since_; }
     // False: it sleeps.
     bool looks(Time now) const { return now - idle_since_ < window(); }
     Duration window() const { return score_ < score_max / 2 ? usual_ : longest * usual_; }

@@ -154,8 +154,8 @@ void Mesh::flush() {
     flush(never);
 }
 
-bool Mesh::has_due() const {
-    return impl_->table.has_due();
+Time Mesh::acks_due() const {
+    return impl_->table.acks_due();
 }
 
 void Mesh::flush(Time now) {

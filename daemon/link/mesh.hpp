@@ -77,10 +77,10 @@ class Mesh {
     void discard_log(PeerIndex peer, const std::string& why);  // it holds what nobody can apply
     const ControlLog* log_of(PeerIndex peer) const;            // null: no such peer
     // Acks and grants collected so far leave; called once per turn of its thread. With a time: acks that no
-    // sender awaits may wait for more [T6]; when the thread has nothing to do it calls the other one.
+    // sender awaits may wait for more [T6], until acks_due() at most.
     void flush();
     void flush(Time now);
-    bool has_due() const;  // lists that have not left
+    Time acks_due() const;  // never: no ack waits
 
     // What waits: transfers that have not ended.
     bool has_transfers() const;

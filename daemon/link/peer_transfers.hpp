@@ -38,6 +38,8 @@ struct Due {
         acks_since = std::min(acks_since, now);
         return !acks.empty() && now - acks_since >= ack_delay_max;
     }
+    // Waiting acks leave with the first flush from then on; never: none waits.
+    Time acks_due() const { return acks_since == never ? never : acks_since + ack_delay_max; }
     void clear_acks() {
         acks.clear();
         ack_is_awaited = false;

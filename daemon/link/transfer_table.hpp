@@ -47,8 +47,13 @@ class TransferTable {
     }
     // `never`: acks that no sender awaits leave at once.
     void set_time(Time now) { state_.now = now; }
-    bool has_due() const { return !state_.due_peers.empty(); }
     bool acks_leave(PeerTransfers& peer) { return peer.due.acks_leave(state_.now); }
+    // When the first of the acks that wait has waited long enough; never: none does.
+    Time acks_due() const {
+        Time at = never;
+        for (const PeerTransfers* peer : state_.due_peers) at = std::min(at, peer->due.acks_due());
+        return at;
+    }
     bool has_transfers() const { return state_.ops.size() > 0; }
     TransferStats stats_of(const PeerTransfers& peer) const;
     void check_invariants() const;  // for tests; walks everything

@@ -70,12 +70,6 @@ bool ControlPlane::send(Time now) {
     return std::exchange(reported_, false) || work;
 }
 
-void ControlPlane::send_acks(Time now) {
-    if (!mesh_.has_due()) return;
-    mesh_.flush();
-    flush_port(now);
-}
-
 bool ControlPlane::flush_port(Time now) {
     if (!port_->wants_writable()) return port_->flush(now);
     port_->on_writable(now);
@@ -189,7 +183,7 @@ std::optional<tcp::AttachKey> ControlPlane::attach_key(PeerIndex peer) const {
 }
 
 Time ControlPlane::wake_at() const {
-    Time at = std::min(port_->wake_at(), connections_.wake_at());
+    Time at = std::min({port_->wake_at(), connections_.wake_at(), mesh_.acks_due()});
     if (renewer_) at = std::min(at, renewer_->wake_at());
     return join_server_ ? std::min(at, join_server_->wake_at()) : at;
 }

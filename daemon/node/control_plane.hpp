@@ -58,7 +58,6 @@ class ControlPlane final : public engine::MeshPort, public engine::PeerPort {
     // answer and the acknowledgement of its question share a packet. True: there was work.
     bool receive(Time now);
     bool send(Time now);
-    void send_acks(Time now);                                                  // what send() has let wait
     std::optional<PeerIndex> poll_sent() { return connections_.poll_sent(); }  // [F2]
     Time wake_at() const;
     int fd() const { return port_->fd(); }

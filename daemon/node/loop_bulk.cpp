@@ -55,15 +55,9 @@ bool LoopBulk::receive(Time now) {
 }
 
 bool LoopBulk::send(Time now) {
-    if (!endpoint_ || (!may_send_ && !endpoint_->acks_wait())) return false;
+    if (!endpoint_ || !may_send_) return false;
     may_send_ = endpoint_->send(now);
     return sent();
-}
-
-void LoopBulk::send_acks(Time now) {
-    if (!endpoint_ || !endpoint_->acks_wait()) return;
-    may_send_ |= endpoint_->send_acks(now);
-    sent();
 }
 
 bool LoopBulk::sent() {

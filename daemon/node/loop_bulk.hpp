@@ -23,7 +23,6 @@ class LoopBulk final : public engine::MeshPort, private shards::BulkEndpoint::Li
     // The two ends of a turn, as ControlPlane's. True: there was work.
     bool receive(Time now);
     bool send(Time now);
-    void send_acks(Time now);
     std::optional<shards::Event> poll_event();
     Time wake_at() const;  // in the past: receive() is due at once
     bool is_due(Time now) const { return endpoint_ && endpoint_->wake_at() <= now; }  // bytes that wait

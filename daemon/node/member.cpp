@@ -174,11 +174,6 @@ bool Member::gives_way(Time now) {
     return server_->take_completed() && !loop_bulk_->is_due(now);
 }
 
-void Member::send_acks(Time now) {
-    if (plane_) plane_->send_acks(now);
-    loop_bulk_->send_acks(now);
-}
-
 bool Member::read_workers(Time now) {
     bool work = false;
     while (auto handle = pool_->poll_done()) {

@@ -75,7 +75,6 @@ class Member final : private local::Descriptors, private PlaneListener {
     // The last step has completed operations, and of bulk on the loop nothing is left to be done at once: the
     // threads that waited may go on before what else there is, such as acknowledgements.
     bool gives_way(Time now);
-    void send_acks(Time now);  // what the steps have let wait [T6]
     Time wake_at() const;
     bool prepare_to_sleep();  // false: work has arrived
     uint32_t bulk_threads() const { return server_->bulk_threads(); }

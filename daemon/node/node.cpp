@@ -11,8 +11,7 @@
 namespace nexar::node {
 namespace {
 
-constexpr Duration ack_patience{25'000};  // without work, before acks leave that no sender awaits
-constexpr int steps_per_turn = 16;        // then libuv polls the other descriptors
+constexpr int steps_per_turn = 16;  // then libuv polls the other descriptors
 constexpr const char* status_alone = "in no cluster: groups of this host only";
 
 }  // namespace
@@ -284,7 +283,6 @@ Time Node::turn() {
             const bool may_yield = config_.yield_microseconds != 0 && member_;
             if (may_yield && member_->gives_way(now)) wait_policy_.yield(now, yields_may_pay());
         } else {
-            if (member_ && lookout_.idle(now) >= ack_patience) member_->send_acks(now);
             idles = !lookout_.looks(now) || !wait_policy_.yield(now, yields_may_pay());
         }
     }
@@ -292,10 +290,7 @@ Time Node::turn() {
     sleeping_ = true;
     wakeup_.announce_sleep();
     const bool is_idle = !member_ || member_->prepare_to_sleep();
-    if (is_idle && !step(now)) {
-        if (member_) member_->send_acks(now);
-        return wake_at();
-    }
+    if (is_idle && !step(now)) return wake_at();
     const Time began = std::exchange(now, loop::Loop::now());
     lookout_.worked(began, now);
     return now;

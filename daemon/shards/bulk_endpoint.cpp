@@ -114,11 +114,6 @@ bool BulkEndpoint::send(Time now) {
     return flush_ports(now) || has_received();
 }
 
-bool BulkEndpoint::send_acks(Time now) {
-    mesh_.flush();
-    return flush_ports(now);
-}
-
 void BulkEndpoint::flush_mesh(Time now) {
     acks_wait_ ? mesh_.flush(now) : mesh_.flush();
 }
@@ -147,7 +142,8 @@ void BulkEndpoint::close(Time now) {
 }
 
 Time BulkEndpoint::wake_at() const {
-    return std::min({port_->wake_at(), connections_.wake_at(), tcp_ ? tcp_->wake_at() : never});
+    return std::min(
+        {port_->wake_at(), connections_.wake_at(), tcp_ ? tcp_->wake_at() : never, mesh_.acks_due()});
 }
 
 }  // namespace nexar::shards

@@ -36,7 +36,7 @@ struct BulkEndpointConfig {
     Duration handshake_share{};    // TcpCarrier::Options
     size_t turn_bytes = SIZE_MAX;  // the same
     bool reads_far = false;        // the same
-    bool acks_wait = false;        // its owner calls send_acks() when it has nothing else to do [T6]
+    bool acks_wait = false;        // those that no sender awaits, for others [T6]
 };
 
 // What the control loop asks of it; connections::KnownPeer is one more.
@@ -92,8 +92,6 @@ class BulkEndpoint {
     size_t receive(Time now, Listener& listener, bool looks_at_udp = true);
     // The end of the turn: what apply() and receive() have caused to be sent. True: something was.
     bool send(Time now);
-    bool send_acks(Time now);  // what send() has let wait; true: as send()
-    bool acks_wait() const { return mesh_.has_due(); }
     void close(Time now);  // says goodbye on all connections
 
     Time wake_at() const;

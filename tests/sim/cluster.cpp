@@ -206,13 +206,15 @@ void Host::schedule_pump(size_t mesh) {
 
 // As the control loop, which sends them when it has had nothing to do for so long [T6].
 void Host::schedule_acks(size_t mesh) {
-    if (acks_scheduled_[mesh]) return;
+    const Time now = cluster_.clock.now(), due = meshes[mesh]->acks_due();
+    if (due == never || acks_scheduled_[mesh]) return;
     acks_scheduled_[mesh] = true;
-    cluster_.clock.after(Duration{25'000}, [this, mesh] {
+    cluster_.clock.after(std::max(due - now, Duration{0}), [this, mesh] {
         acks_scheduled_[mesh] = false;
         if (dead) return;
-        meshes[mesh]->flush();
+        meshes[mesh]->flush(cluster_.clock.now());
         meshes[mesh]->check_invariants();
+        schedule_acks(mesh);
     });
 }
 
@@ -220,7 +222,7 @@ void Host::pump(size_t mesh) {
     pump_scheduled_[mesh] = false;
     if (dead) return;
     meshes[mesh]->flush(cluster_.clock.now());
-    if (meshes[mesh]->has_due()) schedule_acks(mesh);
+    schedule_acks(mesh);
     meshes[mesh]->check_invariants();
     if (mesh > 0) cluster_.maybe_move(index_);
     if (mesh == 0 && after_flush) after_flush();
