@@ -170,6 +170,7 @@ class Connection {
     void probe(uint64_t ts);  // ends with CloseCode::unreachable unless a packet is received in time
     Batch poll_send(uint64_t ts, MutableBytes buffer);
     uint64_t expiry() const;
+    uint64_t put_off(uint64_t expiry) const;  // to Config::timer_granularity
     bool half_open() const { return !announced_ && !we_dialled(); }
 
     void on_handshake_done();

@@ -155,7 +155,14 @@ void Connection::probe(uint64_t ts) {
 
 uint64_t Connection::expiry() const {
     if (state_ == State::gone) return UINT64_MAX;
-    return conn_ ? std::min(ngtcp2_conn_get_expiry2(conn_), probe_ends_) : gone_at_;
+    return conn_ ? std::min(put_off(ngtcp2_conn_get_expiry2(conn_)), probe_ends_) : gone_at_;
+}
+
+uint64_t Connection::put_off(uint64_t expiry) const {
+    const auto step = static_cast<uint64_t>(shared_.config.timer_granularity.count());
+    if (state_ != State::open || shared_.config.pacing || step == 0 || expiry > UINT64_MAX - step)
+        return expiry;
+    return (expiry + step - 1) / step * step;
 }
 
 }  // namespace nexar::quic
