@@ -31,12 +31,13 @@ struct Due {
 
     // What leaves after them must not overtake them: a grant anew makes what was acknowledged before void.
     bool acks_leave(Time now) {
+        if (acks.empty()) return false;
         const bool goes_along = !nacks.empty() || !asks.empty() || !grants.empty() || asks_end;
         if (goes_along || ack_is_awaited || now == never || acks.size() >= waiting_acks_max ||
             acked_bytes >= waiting_bytes_max)
-            return !acks.empty();
+            return true;
         acks_since = std::min(acks_since, now);
-        return !acks.empty() && now - acks_since >= ack_delay_max;
+        return now - acks_since >= ack_delay_max;
     }
     // Waiting acks leave with the first flush from then on; never: none waits.
     Time acks_due() const { return acks_since == never ? never : acks_since + ack_delay_max; }

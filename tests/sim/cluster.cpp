@@ -204,7 +204,7 @@ void Host::schedule_pump(size_t mesh) {
     cluster_.clock.after(Duration{0}, [this, mesh] { pump(mesh); });
 }
 
-// As the control loop, which sends them when it has had nothing to do for so long [T6].
+// As the control loop, which wakes for them [T6].
 void Host::schedule_acks(size_t mesh) {
     const Time now = cluster_.clock.now(), due = meshes[mesh]->acks_due();
     if (due == never || acks_scheduled_[mesh]) return;

@@ -70,6 +70,25 @@ TEST_CASE("an ack that no sender awaits waits a millisecond, and not longer", "[
     CHECK(t.all_sent());
 }
 
+TEST_CASE("each ack has its millisecond, whatever was flushed before it", "[T6]") {
+    Pair t;
+    t.receive(begin);
+    t.net[1].flush(begin + Due::ack_delay_max);
+    CHECK(t.acks() == 1);
+    // A send has the peer looked at, with no ack there.
+    const TransferKey k = key(0, 900);
+    t.net[1].post(batch(900, {}, {send_spec(k, 0, t.to, 64, Class::small)}));
+    t.net[1].flush(begin + 2 * Due::ack_delay_max);
+    CHECK(t.net[1].acks_due() == never);
+    const Time later = begin + 5 * Due::ack_delay_max;
+    t.receive(later);
+    CHECK(t.acks() == 1);
+    CHECK(t.net[1].acks_due() == later + Due::ack_delay_max);
+    t.net[1].flush(later + Due::ack_delay_max);
+    CHECK(t.acks() == 2);
+    CHECK(t.all_sent());
+}
+
 TEST_CASE("acks leave together: when there are 16, or of 256 KiB of chunks", "[T6]") {
     Pair t(all_eager());
     const uint32_t bytes = GENERATE(uint32_t{64}, uint32_t{64 * 1024});
