@@ -6,9 +6,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <iterator>
 #include <map>
+#include <utility>
 
+#include "core/recycled.hpp"
 #include "link/mesh.hpp"
 
 namespace nexar::shards {
@@ -43,7 +46,8 @@ class AwaitedTogether {
     struct Ends {
         uint64_t count, left;
     };
-    std::map<uint64_t, Ends> batches_;  // by their first handle, those that have not ended
+    // By their first handle, those that have not ended.
+    std::map<uint64_t, Ends, std::less<>, Recycled<std::pair<const uint64_t, Ends>>> batches_;
 };
 
 }  // namespace nexar::shards
