@@ -9,7 +9,8 @@ over that of the best: the planner's own cluster, in its column, does the same a
 the ratio of what plan function 2 chooses. --tune: the planner's cluster is tuned first, by nexarctl tune on each of its hosts;
 otherwise it goes by --model, or by size. --again N: where the ratio is above 1.10, the choice and the best are measured anew, N
 rounds of these two only. The best of six choices of the same speed is the luckiest of them, in the rounds that chose it; in
-others it is not."""
+others it is not. That clears cells and condemns none: to count cells, run it twice and compare the choices of the one run with
+the best of the other (--json, --best-of FILE)."""
 import argparse
 import contextlib
 import json
@@ -82,15 +83,15 @@ def median_of(cluster, client, sizes, ranks, seconds):
 
 
 def measure_again(clusters, client, row, choice, ranks, options):
-    """How the choice compares with the best in rounds that chose neither: the ratio of medians, and the quartiles of each round's."""
+    """How the choice compares with the best in rounds that chose neither: median and quartiles of each round's ratio."""
     times = {choice: [], row["best"]: []}
     for number in range(options.again):
         for name in list(times) if number % 2 == 0 else list(reversed(times)):
             times[name].append(median_of(clusters[name], client, [row["bytes"]], ranks, options.seconds)[row["bytes"]])
     pairs = [mine / best for mine, best in zip(times[choice], times[row["best"]])]
-    quartiles = statistics.quantiles(pairs, n=4) if len(pairs) > 1 else pairs * 3
-    return {"ratio": round(statistics.median(times[choice]) / statistics.median(times[row["best"]]), 3),
-            "quartiles": [round(quartiles[0], 3), round(quartiles[2], 3)], "times_us": times}
+    quartiles = statistics.quantiles(pairs, n=4, method="inclusive")
+    return {"ratio": round(statistics.median(pairs), 3), "quartiles": [round(quartiles[0], 3), round(quartiles[2], 3)],
+            "times_us": times}
 
 
 def measure_topology(build, client, hosts, ranks, options):
@@ -122,7 +123,8 @@ def measure_topology(build, client, hosts, ranks, options):
                          "by_size": by_size, "ratio_by_size": round(medians[by_size] / medians[best], 3),
                          "planner_ratio": round(medians["planner"] / medians[choice], 3)})
         for row in rows:
-            for choice in {row[key] for key, ratio in (("chosen", "ratio"), ("by_size", "ratio_by_size")) if row[ratio] > ACCEPTED}:
+            beyond = [row[key] for key, ratio in (("chosen", "ratio"), ("by_size", "ratio_by_size")) if row[ratio] > ACCEPTED]
+            for choice in dict.fromkeys(beyond):
                 if options.again:
                     row.setdefault("again", {})[choice] = measure_again(clusters, client, row, choice, ranks, options)
         return rows, tuned
@@ -145,6 +147,16 @@ def show(rows, tuned):
                   f"{again['quartiles'][1]:.2f}){'  <-- above 1.10' if again['ratio'] > ACCEPTED else ''}", flush=True)
 
 
+def compare(kept, others):
+    """Of all cells, without a choice by luck: times of this run, the best ones of another."""
+    best = {(row["topology"], row["bytes"]): row["best"] for topology in others for row in topology["rows"]}
+    for key in ("chosen", "by_size"):
+        ratios = {f"{row['topology']} {row['bytes']}": row["medians_us"][row[key]] / row["medians_us"][best[row["topology"], row["bytes"]]]
+                  for topology in kept for row in topology["rows"] if (row["topology"], row["bytes"]) in best}
+        beyond = {cell: round(ratio, 2) for cell, ratio in ratios.items() if ratio > ACCEPTED}
+        print(f"{key}: {len(ratios) - len(beyond)} of {len(ratios)} within 10 % of the other run's best; beyond: {beyond or 'none'}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", default=FOLDER.parents[1])
@@ -152,12 +164,16 @@ def main():
     parser.add_argument("--bytes", default=",".join(map(str, SIZES)))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.1, help="for each size, choice and round")
+    parser.add_argument("--best-of", type=pathlib.Path, metavar="FILE", help="an earlier run's --json: how many cells are within "
+                        "10 %% of what was the best there")
     parser.add_argument("--again", type=int, default=0, metavar="N", help="rounds in which a choice above 1.10 meets the best once more")
     parser.add_argument("--tune", action="store_true")
     parser.add_argument("--model", help="of the planner, as nexarctl plan takes it: six numbers")
     parser.add_argument("--pin", action="store_true", help="each host has one processor, in turn")
     parser.add_argument("--json", type=pathlib.Path)
     options = parser.parse_args()
+    if options.again == 1 or options.again < 0:
+        parser.error(f"--again {options.again}: want 2 or more, or 0 for none")
     options.bytes = [int(word) for word in options.bytes.split(",")]
     build, kept = Build(options.build), []
     with tempfile.TemporaryDirectory(prefix="nexar-bench.") as folder:
@@ -172,6 +188,8 @@ def main():
                 sys.exit(f"planner: {failure}")
             show(rows, tuned)
             kept.append({"rows": rows, "tuned": tuned})
+    if options.best_of:
+        compare(kept, json.loads(options.best_of.read_text())["topologies"])
     if options.json:
         options.json.write_text(json.dumps({"build": build.describe(), "topologies": kept}, indent=1) + "\n")
 
