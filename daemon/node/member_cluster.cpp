@@ -19,9 +19,7 @@ constexpr size_t loop_eager_bytes_max = 256 * 1024;
 constexpr size_t loop_eager_room = 4 * loop_eager_bytes_max;  // of a group, of each peer
 constexpr Duration loop_handshake_share{3'000'000};           // in 10 ms
 constexpr size_t loop_turn_bytes = 256 * 1024;                // read, and as much encrypted: some 0.2 ms
-// Operations of up to eight packets answer each other within the pause: their acknowledgements go along.
-constexpr size_t control_ack_threshold = 10;
-constexpr Duration control_timer_granularity{1'000'000};
+constexpr Duration control_timer_granularity{1'000'000};      // operations that follow each other come sooner
 constexpr Duration roster_pause{1'000'000'000};   // between two writes, so that a burst of new peers is two
 constexpr Duration roster_quiet{10'000'000'000};  // between two log lines about the disk [K9]
 
@@ -94,7 +92,6 @@ Result<void> Member::build_plane(Time now, const Entry& entry, const quic::Ident
     c.identity = identity;
     c.verifier = verifier;
     c.quic.wall_clock = wall_now;
-    c.quic.ack_threshold = control_ack_threshold;
     c.quic.timer_granularity = control_timer_granularity;
     c.renewer = renewer_.get();
     c.reset_secret = entry.reset_secret(listen_.port);

@@ -90,13 +90,9 @@ struct Config {
     // Small, for a data centre: it only times the handshake's first repetition (3 x initial_rtt).
     Duration initial_rtt = std::chrono::milliseconds(10);
     Duration max_ack_delay = std::chrono::milliseconds(5);
-    // So many packets that ask for it are acknowledged at once; fewer after an eighth of the round trip,
-    // which is ngtcp2's delay, or max_ack_delay. More than two (RFC 9000, section 13.2.2) suit short messages
-    // that answer each other, whose packets take the acknowledgements along. A sender with a smaller window
-    // waits for the delay.
-    size_t ack_threshold = 2;
     // Deadlines of an open connection that is not paced are put off to a multiple of this; 0: they are not.
-    // RFC 9002, section 6.1.2 has 1 ms (kGranularity). An eighth of a data centre's round trip is 10 us.
+    // RFC 9002, section 6.1.2 has 1 ms (kGranularity). The last packet is acknowledged after an eighth of the
+    // round trip, which is 10 us in a data centre: too soon for the next message to take that along.
     Duration timer_granularity{};
     // cubic (RFC 9438) by default. Pacing needs a timer that is precise to tens of microseconds and costs
     // about 5 % on loopback; without it, only the congestion window limits a burst.

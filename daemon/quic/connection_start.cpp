@@ -18,7 +18,6 @@ ngtcp2_settings settings_for(EndpointShared& shared, uint64_t ts) {
     ngtcp2_settings_default(&s);
     s.initial_ts = ts;
     s.initial_rtt = static_cast<uint64_t>(config.initial_rtt.count());
-    s.ack_thresh = config.ack_threshold;
     s.handshake_timeout = static_cast<uint64_t>(config.handshake_timeout.count());
     s.max_tx_udp_payload_size =
         std::clamp<size_t>(config.udp_payload_max, NGTCP2_MAX_UDP_PAYLOAD_SIZE, 65507);
