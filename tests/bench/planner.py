@@ -153,6 +153,8 @@ def compare(kept, others):
     for key in ("chosen", "by_size"):
         ratios = {f"{row['topology']} {row['bytes']}": row["medians_us"][row[key]] / row["medians_us"][best[row["topology"], row["bytes"]]]
                   for topology in kept for row in topology["rows"] if (row["topology"], row["bytes"]) in best}
+        if not ratios:
+            sys.exit("planner: --best-of: the other run has none of these topologies and sizes")
         beyond = {cell: round(ratio, 2) for cell, ratio in ratios.items() if ratio > ACCEPTED}
         print(f"{key}: {len(ratios) - len(beyond)} of {len(ratios)} within 10 % of the other run's best; beyond: {beyond or 'none'}")
 
@@ -175,6 +177,7 @@ def main():
     if options.again == 1 or options.again < 0:
         parser.error(f"--again {options.again}: want 2 or more, or 0 for none")
     options.bytes = [int(word) for word in options.bytes.split(",")]
+    others = json.loads(options.best_of.read_text())["topologies"] if options.best_of else None
     build, kept = Build(options.build), []
     with tempfile.TemporaryDirectory(prefix="nexar-bench.") as folder:
         client = build.compile_client(f"{folder}/ops_bench")
@@ -188,8 +191,8 @@ def main():
                 sys.exit(f"planner: {failure}")
             show(rows, tuned)
             kept.append({"rows": rows, "tuned": tuned})
-    if options.best_of:
-        compare(kept, json.loads(options.best_of.read_text())["topologies"])
+    if others is not None:
+        compare(kept, others)
     if options.json:
         options.json.write_text(json.dumps({"build": build.describe(), "topologies": kept}, indent=1) + "\n")
 
