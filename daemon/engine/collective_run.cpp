@@ -65,6 +65,7 @@ std::optional<EndedCall> CollectiveRun::unseen_call() const {
 void CollectiveRun::start() {
     NEXAR_CHECK(state_ == State::ready);
     state_ = State::running;
+    running_.begin(group_.context().running);
     if (row_of(gathering_.descriptor()->kind).makes_groups) making_ = std::make_unique<Making>(group_, seq);
     // One rank's for all: which one is the same for all collectives of the group.
     const LocalRank& payer = group_.locals().front();
@@ -143,6 +144,7 @@ void CollectiveRun::stop_unreported(const Error& why) {
 
 void CollectiveRun::stop_work(const Error& error) {
     execution_.stop(error);
+    running_.end();
     if (state_ != State::settled) state_ = State::stopping;
     wake_at(never);
     group_.run_changed();  // the next one may be the oldest now
@@ -162,6 +164,7 @@ void CollectiveRun::report(Post& post, Outcome outcome) {
 
 void CollectiveRun::report_success() {
     state_ = State::settled;
+    running_.end();
     const bool lingers = execution_.outstanding() > 0 && gathering_.deadline() != never;
     wake_at(lingers ? group_.context().now + linger_timeout() : never);
     for (Post& post : gathering_.posts()) {

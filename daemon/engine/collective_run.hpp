@@ -107,6 +107,7 @@ class CollectiveRun final : public Execution::Owner, public Alarm, public Recycl
 
     Group& group_;
     State state_ = State::waiting;
+    Counted running_;             // in Context::running
     bool is_unreported_ = false;  // stopping by stop_unreported(): no report before stop()
     Gathering gathering_;
     ArrivalInquiry inquiry_;

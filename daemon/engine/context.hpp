@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "core/random.hpp"
@@ -54,6 +55,25 @@ constexpr size_t inline_step_bytes_max = 6 * 256 * 1024;
 constexpr size_t inline_turn_bytes_max = inline_step_bytes_max / 2;
 constexpr size_t scratch_kept_max = 64 * 1024 * 1024;
 
+// Counts its owner in a number, from begin() to end(). Requires: the number is there as long.
+class Counted {
+  public:
+    Counted() = default;
+    ~Counted() { end(); }
+    Counted(const Counted&) = delete;
+    Counted& operator=(const Counted&) = delete;
+    void begin(size_t& number) {
+        end();
+        ++*(number_ = &number);
+    }
+    void end() {
+        if (number_ != nullptr) --*std::exchange(number_, nullptr);
+    }
+
+  private:
+    size_t* number_ = nullptr;  // null: it is not counted
+};
+
 class Context {
   public:
     Context(const EngineConfig& c, const EnginePorts& p, uint64_t seed)
@@ -69,6 +89,7 @@ class Context {
     ScratchShare scratch_share{executor};
     Turns turns;
     size_t collectives = 0;           // in flight, of all groups
+    size_t running = 0;               // of them: begun, and not over for the ranks here
     uint64_t offers_looked_at = 0;    // unexpected messages, by receives and probes
     uint64_t receives_looked_at = 0;  // by messages that come, or have been received
     uint64_t cancels_looked_at = 0;   // sends and receives, by cancels

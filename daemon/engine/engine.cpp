@@ -293,6 +293,10 @@ size_t Engine::groups(const std::optional<TenantName>& own) const {
     return own ? impl_->group_index.of(*own).size() : impl_->groups.size();
 }
 
+size_t Engine::running() const {
+    return impl_->context.running;
+}
+
 size_t Engine::collectives() const {
     return impl_->context.collectives;
 }

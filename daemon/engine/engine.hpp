@@ -153,6 +153,7 @@ class Engine final : public Service {
     // Of a tenant, or of all: groups in which it has a rank here. At no cost.
     size_t groups(const std::optional<TenantName>& own) const;
     size_t collectives() const;  // of all tenants, in flight; Tenant::collectives: of one
+    size_t running() const;      // of them: begun, and not over for the ranks here
     // Asks other nodes which ranks have come to the forming groups, first to those of the scope's name;
     // snapshot() then has their answers. `also`: to those alone, beside the inquiry in progress. They have
     // all come when is_inquiring() is false.

@@ -48,7 +48,8 @@ TenantLimits tenant_limits(const config::Config& config) {
 }
 }  // namespace
 
-Member::Member(const Needs& needs) : needs_(needs), tenants_(tenant_limits(needs.config)) {}
+Member::Member(const Needs& needs)
+    : needs_(needs), tenants_(tenant_limits(needs.config)), lending_([this] { return engine_->running(); }) {}
 
 Result<std::unique_ptr<Member>> Member::start(const Needs& needs, Time now) {
     std::unique_ptr<Member> member(new Member(needs));
@@ -68,6 +69,7 @@ Member::~Member() {
     local::BusGuard::wake_at_faults(nullptr);
     session_watches_.clear();
     plane_watch_.reset();
+    lending_.clear();
     shards_.clear();
     for (const auto& mesh : shard_meshes_) mesh->shard = nullptr;
     if (loop_bulk_) loop_bulk_->close(loop::Loop::now());
@@ -131,13 +133,13 @@ void Member::build_engine() {
     c.in_cluster = [this] { return in_cluster(); };
     c.knows_lower = [this, self = c.self] { return plane_ && plane_->table().knows_below(self); };
     clients_ = std::make_unique<ClientsRelay>();
-    plane_relay_ = std::make_unique<PlaneRelay>();
+    plane_relay_ = std::make_unique<PlaneRelay>(lending_);
     engine::EnginePorts ports{*clients_, *pool_, *plane_relay_, {plane_relay_.get()}, needs_.log};
     for (uint32_t i = 0; i < c.bulk_shards; ++i) {
-        shard_meshes_.push_back(std::make_unique<ShardMesh>());
+        shard_meshes_.push_back(std::make_unique<ShardMesh>(lending_));
         ports.meshes.push_back(shard_meshes_.back().get());
     }
-    loop_bulk_ = std::make_unique<LoopBulk>();
+    loop_bulk_ = std::make_unique<LoopBulk>(lending_);
     ports.meshes.push_back(loop_bulk_.get());
     c.has_loop_bulk = true;
     engine_ = std::make_unique<engine::Engine>(c, ports, admission::random_u64());
@@ -171,7 +173,7 @@ bool Member::step(Time now) {
 }
 
 bool Member::gives_way(Time now) {
-    return server_->take_completed() && !loop_bulk_->is_due(now);
+    return server_->take_completed() && !loop_bulk_->is_due(now) && !lending_.is_due(now);
 }
 
 bool Member::read_workers(Time now) {
@@ -184,8 +186,8 @@ bool Member::read_workers(Time now) {
 }
 
 Time Member::wake_at() const {
-    return std::min({plane_ ? plane_->wake_at() : never, loop_bulk_->wake_at(), server_->wake_at(),
-                     engine_->wake_at(), roster_.saving ? never : roster_.due});
+    return std::min({plane_ ? plane_->wake_at() : never, loop_bulk_->wake_at(), lending_.wake_at(),
+                     server_->wake_at(), engine_->wake_at(), roster_.saving ? never : roster_.due});
 }
 
 bool Member::prepare_to_sleep() {

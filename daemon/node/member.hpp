@@ -22,6 +22,7 @@
 #include "node/loop_bulk.hpp"
 #include "node/starts.hpp"
 #include "node/token_ledger.hpp"
+#include "shards/lending.hpp"
 #include "shards/shard.hpp"
 #include "workers/pool.hpp"
 
@@ -160,6 +161,7 @@ class Member final : private local::Descriptors, private PlaneListener {
     admission::LeafTimes leaf_;  // of the certificate that connections show
     std::unique_ptr<ControlPlane> plane_;
     std::vector<std::unique_ptr<shards::Shard>> shards_;
+    shards::Lending lending_;  // of the shards
 
     // The engine's ports to them: they are there before.
     std::unique_ptr<PlaneRelay> plane_relay_;

@@ -73,6 +73,7 @@ void Member::drop_cluster() {
     for (const auto& mesh : shard_meshes_) mesh->shard = nullptr;
     if (plane_relay_) plane_relay_->plane = nullptr;
     plane_watch_.reset();
+    lending_.clear();
     shards_.clear();
     if (loop_bulk_) loop_bulk_->close(loop::Loop::now());
     plane_.reset();
@@ -129,9 +130,11 @@ Result<void> Member::build_shards(const Entry& entry, const quic::Identity& iden
         shards::ShardConfig c{endpoint_config(entry, identity, verifier, i)};
         c.number = static_cast<uint16_t>(i);
         c.at_work = &server_->bulk_count();
+        c.lends_to = &needs_.loop;
         c.yield_window = Duration(static_cast<int64_t>(needs_.config.yield_microseconds * 1000));
         NEXAR_TRY(auto shard, shards::Shard::start(std::move(c), needs_.wakeup));
         shards_.push_back(std::move(shard));
+        lending_.add(*shards_.back());
     }
     // Behind the shards' ports, whose number is another one on each node.
     auto c = endpoint_config(entry, identity, verifier, shard_meshes_.size());
@@ -166,6 +169,7 @@ shards::BulkEndpointConfig Member::endpoint_config(const Entry& entry, const qui
 bool Member::step_cluster(Time now) {
     bool work = plane_->receive(now);
     work |= loop_bulk_->receive(now);
+    work |= lending_.receive(now);
     return read_shards(now) || work;
 }
 
@@ -177,6 +181,7 @@ bool Member::end_step_of_cluster(Time now) {
     for (auto& shard : shards_) shard->flush();
     work |= plane_->send(now);
     work |= loop_bulk_->send(now);
+    work |= lending_.send(now);
     note_sent(now);
     if (plane_->wants_writable() != plane_wants_write_) {
         plane_wants_write_ = plane_->wants_writable();

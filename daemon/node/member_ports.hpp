@@ -8,12 +8,15 @@
 
 namespace nexar::node {
 
-// A bulk shard's mesh: every call is a command in the shard's queue.
+// A bulk shard's mesh: every call is a command for the shard.
 class Member::ShardMesh final : public engine::MeshPort {
   public:
+    explicit ShardMesh(shards::Lending& lending) : lending_(&lending) {}
     shards::Shard* shard = nullptr;  // null: in no cluster
     void post(link::Batch batch) override {
-        if (shard) shard->post(std::move(batch));
+        if (!shard) return;
+        lending_->posting(loop::Loop::now(), batch, shard);
+        shard->post(std::move(batch));
     }
     void withdraw(const link::OpKey& op) override {
         if (shard) shard->post(shards::Withdraw{op});
@@ -24,14 +27,20 @@ class Member::ShardMesh final : public engine::MeshPort {
     void forget_group(const GroupId& group) override {
         if (shard) shard->post(shards::ForgetGroup{group});
     }
+
+  private:
+    shards::Lending* lending_;
 };
 
 // The control plane: the loop's own mesh, and messages to peers.
 class Member::PlaneRelay final : public engine::MeshPort, public engine::PeerPort {
   public:
+    explicit PlaneRelay(shards::Lending& lending) : lending_(&lending) {}
     ControlPlane* plane = nullptr;  // null: in no cluster
     void post(link::Batch batch) override {
-        if (plane) plane->post(std::move(batch));
+        if (!plane) return;
+        lending_->posting(loop::Loop::now(), batch, nullptr);
+        plane->post(std::move(batch));
     }
     void withdraw(const link::OpKey& op) override {
         if (plane) plane->withdraw(op);
@@ -63,6 +72,9 @@ class Member::PlaneRelay final : public engine::MeshPort, public engine::PeerPor
     void discard_log(PeerIndex peer, const std::string& why) override {
         if (plane) plane->discard_log(peer, why);
     }
+
+  private:
+    shards::Lending* lending_;
 };
 
 }  // namespace nexar::node

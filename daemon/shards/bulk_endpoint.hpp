@@ -99,6 +99,12 @@ class BulkEndpoint {
     bool udp_wants_writable() const { return port_->wants_writable(); }
     int tcp_fd() const { return tcp_ ? tcp_->fd() : -1; }  // readable: receive() has work; -1: QUIC only
 
+    // What a turn reads and encrypts over TCP from now on (BulkEndpointConfig::turn_bytes).
+    void limit_turn(size_t bytes) {
+        if (tcp_) tcp_->limit_turn(bytes);
+    }
+    bool has_newcomers() const { return tcp_ && tcp_->half_open() > 0; }  // that have not attached
+
     uint64_t datagrams_received() const { return port_->socket_stats().datagrams_received; }
     bool has_transfers() const { return mesh_.has_transfers(); }
     quic::Address local_address() const { return port_->local(); }

@@ -13,6 +13,7 @@ namespace nexar::shards {
 namespace {
 
 constexpr size_t commands_per_turn = 256;
+constexpr size_t borrowed_turn_bytes = 512 * 1024;  // that the loop reads, and encrypts, in a turn
 
 }  // namespace
 
@@ -27,12 +28,13 @@ class Shard::Thread final : BulkEndpoint::Listener {
           endpoint_(std::move(endpoint)) {}
 
     void run();
-    const BulkEndpoint& endpoint() const { return *endpoint_; }
+    BulkEndpoint& endpoint() const { return *endpoint_; }
 
   private:
     size_t apply_commands(Time now);
     void on_event(Event event) override;
     void sleep(Time until);
+    void take_back();
     void flush_events();
     bool may_sleep();
 
@@ -72,7 +74,7 @@ size_t Shard::Thread::apply_commands(Time now) {
 }
 
 // ppoll has nanosecond timeouts on every kernel; the third descriptor is the epoll instance of all TCP
-// sockets.
+// sockets. Without transfers the loop may take the endpoint meanwhile: then this sleeps on until it is back.
 void Shard::Thread::sleep(Time until) {
     const Time now = loop::Loop::now();
     timespec timeout{};
@@ -86,7 +88,18 @@ void Shard::Thread::sleep(Time until) {
     pollfd fds[] = {{shard_->wakeup_.fd(), POLLIN, 0},
                     {endpoint_->udp_fd(), port_events, 0},
                     {endpoint_->tcp_fd(), POLLIN, 0}};
+    const bool lends = !endpoint_->has_transfers();
+    if (lends) shard_->driver_.store(Driver::parked, std::memory_order_release);  // pairs with borrow()
     if (ppoll(fds, 3, limit, nullptr) > 0 && fds[0].revents != 0) shard_->wakeup_.drain();
+    if (lends) take_back();
+}
+
+void Shard::Thread::take_back() {
+    Driver was = Driver::parked;
+    if (shard_->driver_.compare_exchange_strong(was, Driver::thread, std::memory_order_acquire)) return;
+    shard_->wakeup_.awake();
+    shard_->wakeup_.wait_until(  // pairs with give_back()
+        [this] { return shard_->driver_.load(std::memory_order_acquire) == Driver::thread; });
 }
 
 void Shard::Thread::flush_events() {
@@ -137,11 +150,12 @@ void Shard::Thread::run() {
     endpoint_->close(loop::Loop::now());
 }
 
-Shard::Shard(loop::Wakeup& loop_wakeup) : loop_wakeup_(&loop_wakeup) {}
+Shard::Shard(loop::Wakeup& loop_wakeup, loop::Loop* lends_to)
+    : loop_wakeup_(&loop_wakeup), lends_to_(lends_to) {}
 
 Result<std::unique_ptr<Shard>> Shard::start(const ShardConfig& config, loop::Wakeup& loop_wakeup) {
     NEXAR_TRY(auto endpoint, BulkEndpoint::open(config));
-    std::unique_ptr<Shard> shard(new Shard(loop_wakeup));
+    std::unique_ptr<Shard> shard(new Shard(loop_wakeup, config.lends_to));
     NEXAR_TRY_VOID(shard->wakeup_.made());
     shard->traffic_ = endpoint->traffic();
     shard->state_ = std::make_unique<Thread>(*shard, config, std::move(endpoint));
@@ -152,6 +166,7 @@ Result<std::unique_ptr<Shard>> Shard::start(const ShardConfig& config, loop::Wak
 }
 
 Shard::~Shard() {
+    if (is_borrowed()) give_back();
     stopping_.store(true, std::memory_order_release);
     wakeup_.notify();
     if (thread_.joinable()) thread_.join();
@@ -161,13 +176,48 @@ quic::Address Shard::local_address() const {
     return state_->endpoint().local_address();
 }
 
+bool Shard::borrow() {
+    if (is_borrowed() || !lends_to_) return is_borrowed();
+    // What one of them has for the other would be overtaken.
+    if (command_outbox_.waits() || !commands_.empty() || !events_.empty()) return false;
+    Driver was = Driver::parked;  // pairs with sleep()
+    if (!driver_.compare_exchange_strong(was, Driver::loop, std::memory_order_acquire)) return false;
+    state_->endpoint().limit_turn(borrowed_turn_bytes);
+    drive_.begin(state_->endpoint(), *lends_to_);
+    return true;
+}
+
+void Shard::give_back() {
+    drive_.end();
+    state_->endpoint().limit_turn(SIZE_MAX);
+    driver_.store(Driver::thread, std::memory_order_release);  // pairs with take_back()
+    wakeup_.notify();
+}
+
+bool Shard::has_transfers() const {
+    return state_->endpoint().has_transfers();
+}
+
+bool Shard::has_visitors() const {
+    return drive_.udp_is_due() || state_->endpoint().has_newcomers();
+}
+
+// What has to do with connections may take long: the thread does it.
 void Shard::post(Command command) {
+    const bool is_transfers =
+        std::holds_alternative<link::Batch>(command) || std::holds_alternative<Withdraw>(command) ||
+        std::holds_alternative<Retract>(command) || std::holds_alternative<ForgetGroup>(command);
+    if (is_borrowed() && is_transfers) return drive_.apply(std::move(command));
+    if (is_borrowed()) give_back();
     command_outbox_.push(std::move(command));
     flush();
     wakeup_.notify();
 }
 
 std::optional<Event> Shard::poll_event() {
+    // While the loop drives, the thread reports nothing: what the loop found came before what is in the
+    // queue.
+    if (auto own = drive_.poll_event()) return own;
     auto event = events_.pop();
     if (!event) return event;
     std::atomic_thread_fence(std::memory_order_seq_cst);  // room first, then the flag; pairs with may_sleep()

@@ -3,7 +3,8 @@
 
     tests/bench/neighbours.py [--build DIR[,DIR]] [--seconds S] [--rounds N]      # as root
 
-Each flooding user has `depth` all_reduces of so many bytes in flight, over both hosts, again and again."""
+Each flooding user has `depth` all_reduces of so many bytes in flight, over both hosts, again and again: four users, or one with one
+operation at a time, which the loop drives itself while nobody else is there."""
 import argparse
 import json
 import statistics
@@ -11,8 +12,14 @@ import sys
 import threading
 import time
 
-FLOODS = {"none": None, "16 of 256 KiB": (256 << 10, 16), "8 of 1 MiB": (1 << 20, 8)}
-USERS, FIRST_USER, MEASURED_USER = 4, 3000, 4000
+FLOODS = {  # users, bytes, depth
+    "none": None,
+    "16 of 256 KiB": (4, 256 << 10, 16),
+    "8 of 1 MiB": (4, 1 << 20, 8),
+    "1 of 1 MiB": (1, 1 << 20, 1),
+    "1 of 4 MiB": (1, 4 << 20, 1),
+}
+FIRST_USER, MEASURED_USER = 3000, 4000
 SIZES = (8, 64 << 10)
 LONGEST_SECONDS = 60
 
@@ -34,7 +41,7 @@ def rank(mode, seconds, size, depth):
             right = np.arange(size) % 101 * 2 + 1  # of two ranks
             if not all((array == right).all() for array in arrays):
                 sys.exit("neighbours: a sum is wrong")
-            for _ in range(1 if mode == "flood" else 50):
+            for _ in range(1 if depth > 1 else 50):
                 begin = time.monotonic()
                 for request in [group.all_reduce_start(array) for array in arrays]:
                     request.wait()
@@ -56,8 +63,8 @@ def measure(cluster, package, flood, seconds):
     """{size: figures}, and how many operations all floods had."""
     found, floods, done = {}, [], []
     if flood:
-        for i in range(USERS):
-            words = (cluster, package, "flood", seconds * len(SIZES) + 3, *flood, FIRST_USER + i)
+        for i in range(flood[0]):
+            words = (cluster, package, "flood", seconds * len(SIZES) + 3, *flood[1:], FIRST_USER + i)
             floods.append(threading.Thread(target=lambda words=words: done.append(run(*words)["done"])))
             floods[-1].start()
         time.sleep(1.5)  # sleep: the floods are to be at work

@@ -209,6 +209,30 @@ TEST_CASE("collectives in flight are counted as they begin and end", "[N17]") {
     CHECK(engine.collectives() == 2);
 }
 
+TEST_CASE("collectives that have begun are counted until they are over for the ranks here", "[T8]") {
+    Cluster cluster(1, {});
+    const SimGroup group = cluster.make_group({0, 0, 1});
+    const engine::Engine& engine = *cluster.hosts[0]->engine;
+    const auto barrier = request_of({OpKind::barrier, Dtype::u8, ReduceOp::sum, 0, 0});
+    cluster.submit(group, 0, barrier, {}, 0);
+    cluster.run_for(1ms);
+    CHECK(engine.running() == 0);  // rank 1 has not called it
+    cluster.submit(group, 1, barrier, {}, 0);
+    cluster.run_for(1ms);
+    CHECK(engine.running() == 1);
+    cluster.submit(group, 2, barrier, {}, 0);
+    cluster.run_for(100ms);
+    CHECK(engine.running() == 0);
+
+    cluster.submit(group, 0, barrier, {}, 0);
+    cluster.submit(group, 1, barrier, {}, 0);
+    cluster.run_for(1ms);
+    CHECK(engine.running() == 1);
+    REQUIRE(cluster.abort_group(group, 0, "a reason"));
+    cluster.run_for(100ms);
+    CHECK(engine.running() == 0);
+}
+
 TEST_CASE("one user whose requests never end has a share of them, and leaves room for the others",
           "[N1][N13]") {
     for (const bool collectives : {false, true}) {

@@ -35,7 +35,8 @@ struct End {
     test::Leaf leaf = authority().issue("node");
     Incarnation incarnation;
     std::string address;
-    LoopBulk bulk;
+    shards::Lending lending{[] { return size_t{0}; }};
+    LoopBulk bulk{lending};
     std::map<uint64_t, int> done;
     size_t failed = 0, ups = 0;
     std::optional<connections::CarrierKind> carrier;  // of the last connection
