@@ -40,6 +40,7 @@ void Lending::posting(Time now, const link::Batch& batch, const Lendable* to) {
 bool Lending::receive(Time now) {
     bool work = false;
     for (Row& row : rows_) {
+        if (row.shard->is_offered()) answer(row, now);
         if (!row.shard->is_borrowed()) continue;
         if (row.shard->has_visitors() || running_() > 1)
             crowded(now);
@@ -49,6 +50,14 @@ bool Lending::receive(Time now) {
             row.shard->give_back();
     }
     return work;
+}
+
+// An offer that cannot be accepted in this turn can be in the next one, when its last events were polled.
+void Lending::answer(Row& row, Time now) {
+    if (now < pause_until_)
+        row.shard->decline();
+    else if (row.shard->borrow())
+        row.worked = now;
 }
 
 bool Lending::send(Time now) {
@@ -71,7 +80,7 @@ void Lending::give_back_all(Time until) {
 Time Lending::wake_at() const {
     Time at = never;
     for (const Row& row : rows_) {
-        at = std::min(at, row.shard->wake_at());
+        at = std::min(at, row.shard->is_offered() ? Time{} : row.shard->wake_at());
         if (row.shard->is_borrowed()) at = std::min(at, row.worked + linger);
     }
     return at;

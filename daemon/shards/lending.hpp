@@ -18,10 +18,13 @@ namespace nexar::shards {
 class Lendable {
   public:
     // The loop drives the endpoint from now on, in its turns, until it gives it back. False: the thread is at
-    // work, or something waits between the two.
+    // work, or something waits between the two; it offers the endpoint once it has no transfers.
     virtual bool borrow() = 0;
     virtual void give_back() = 0;  // with all transfers that are in flight
     virtual bool is_borrowed() const = 0;
+    // Nobody drives the endpoint until the loop borrows or declines it.
+    virtual bool is_offered() const = 0;
+    virtual void decline() = 0;
     // Require: is_borrowed().
     virtual bool has_transfers() const = 0;
     // Something came that is not the transfers' own: handshakes of newcomers, or bytes over UDP. How much of
@@ -67,6 +70,7 @@ class Lending {
         size_t bytes;   // that they send
         Time worked;    // when the loop found work there last
     };
+    void answer(Row& row, Time now);
     void crowded(Time now);
     void give_back_all(Time until);
 

@@ -37,6 +37,7 @@ class Shard::Thread final : BulkEndpoint::Listener {
     void take_back();
     void flush_events();
     bool may_sleep();
+    bool offer();
 
     Shard* shard_;
     const Duration yield_window_, stalled_after_;
@@ -94,12 +95,18 @@ void Shard::Thread::sleep(Time until) {
     if (lends) take_back();
 }
 
+// What nobody has accepted is this thread's again when it has slept, or is to end.
 void Shard::Thread::take_back() {
-    Driver was = Driver::parked;
-    if (shard_->driver_.compare_exchange_strong(was, Driver::thread, std::memory_order_acquire)) return;
+    std::atomic<Driver>& driver = shard_->driver_;
+    const auto has = [&](Driver was) {
+        return driver.compare_exchange_strong(was, Driver::thread, std::memory_order_acquire);
+    };
+    if (has(Driver::parked)) return;
     shard_->wakeup_.awake();
-    shard_->wakeup_.wait_until(  // pairs with give_back()
-        [this] { return shard_->driver_.load(std::memory_order_acquire) == Driver::thread; });
+    shard_->wakeup_.wait_until([&] {
+        if (shard_->stopping_.load(std::memory_order_acquire) && has(Driver::offered)) return true;
+        return driver.load(std::memory_order_acquire) == Driver::thread;  // pairs with give_back()
+    });
 }
 
 void Shard::Thread::flush_events() {
@@ -119,6 +126,21 @@ bool Shard::Thread::may_sleep() {
     return shard_->events_wait_.load(std::memory_order_relaxed);
 }
 
+// Where the loop found this thread at work. Operations that follow each other closely, or a processor that
+// others use, would keep it from its sleep. Before the loop knows of the last event: it may begin the next
+// operation at once.
+bool Shard::Thread::offer() {
+    if (!shard_->wanted_.load(std::memory_order_relaxed) || endpoint_->has_transfers()) return false;
+    if (shard_->event_outbox_.waits() || !shard_->commands_.empty()) return false;
+    shard_->wanted_.store(false, std::memory_order_relaxed);
+    at_work_.end();
+    shard_->driver_.store(Driver::offered, std::memory_order_release);  // pairs with borrow()
+    pushed_ = true;
+    flush_events();
+    take_back();
+    return true;
+}
+
 void Shard::Thread::run() {
     loop::set_slice(loop::Slice::bulk);
     Time active = loop::Loop::now(), worked = active;
@@ -129,6 +151,7 @@ void Shard::Thread::run() {
         work += endpoint_->send(now) ? 1u : 0u;
         if (work > 0) worked = now;
         endpoint_->has_transfers() && now < worked + stalled_after_ ? at_work_.begin(count_) : at_work_.end();
+        if (offer()) continue;
         flush_events();
         if (work > 0) {
             active = now;
@@ -179,9 +202,13 @@ quic::Address Shard::local_address() const {
 bool Shard::borrow() {
     if (is_borrowed() || !lends_to_) return is_borrowed();
     // What one of them has for the other would be overtaken.
-    if (command_outbox_.waits() || !commands_.empty() || !events_.empty()) return false;
-    Driver was = Driver::parked;  // pairs with sleep()
-    if (!driver_.compare_exchange_strong(was, Driver::loop, std::memory_order_acquire)) return false;
+    const bool is_clear = !command_outbox_.waits() && commands_.empty() && events_.empty();
+    const auto take = [&](Driver was) {  // pairs with sleep() and offer()
+        return driver_.compare_exchange_strong(was, Driver::loop, std::memory_order_acquire);
+    };
+    const bool has = is_clear && (take(Driver::parked) || take(Driver::offered));
+    wanted_.store(!has, std::memory_order_relaxed);
+    if (!has) return false;
     state_->endpoint().limit_turn(borrowed_turn_bytes);
     drive_.begin(state_->endpoint(), *lends_to_);
     return true;
@@ -192,6 +219,11 @@ void Shard::give_back() {
     state_->endpoint().limit_turn(SIZE_MAX);
     driver_.store(Driver::thread, std::memory_order_release);  // pairs with take_back()
     wakeup_.notify();
+}
+
+void Shard::decline() {
+    Driver was = Driver::offered;
+    if (driver_.compare_exchange_strong(was, Driver::thread, std::memory_order_release)) wakeup_.notify();
 }
 
 bool Shard::has_transfers() const {
@@ -209,6 +241,7 @@ void Shard::post(Command command) {
         std::holds_alternative<Retract>(command) || std::holds_alternative<ForgetGroup>(command);
     if (is_borrowed() && is_transfers) return drive_.apply(std::move(command));
     if (is_borrowed()) give_back();
+    decline();
     command_outbox_.push(std::move(command));
     flush();
     wakeup_.notify();

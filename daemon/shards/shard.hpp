@@ -43,6 +43,8 @@ class Shard final : public Lendable {
 
     bool borrow() override;
     void give_back() override;
+    bool is_offered() const override { return driver_.load(std::memory_order_relaxed) == Driver::offered; }
+    void decline() override;
     bool is_borrowed() const override { return drive_.is_on(); }
     bool has_transfers() const override;
     bool has_visitors() const override;
@@ -56,9 +58,10 @@ class Shard final : public Lendable {
 
   private:
     class Thread;
-    // Who may touch the endpoint. The thread parks before it sleeps, and takes the endpoint again when it
-    // wakes, unless the loop has it: who changes `parked` into something else drives.
-    enum class Driver : uint8_t { thread, parked, loop };
+    // Who may touch the endpoint. The thread parks it before it sleeps, and takes it again when it wakes,
+    // unless the loop has borrowed it; where the loop wanted it before, the thread offers it after its last
+    // transfer.
+    enum class Driver : uint8_t { thread, parked, offered, loop };
     Shard(loop::Wakeup& loop_wakeup, loop::Loop* lends_to);
 
     SpscQueue<Command> commands_{4096};
@@ -72,8 +75,9 @@ class Shard final : public Lendable {
     loop::Loop* lends_to_;       // ShardConfig
     std::atomic<bool> stopping_{false};
     std::atomic<Driver> driver_{Driver::thread};
-    LoopDrive drive_;                // the loop's, while it has borrowed the endpoint
-    std::unique_ptr<Thread> state_;  // everything that only the shard's thread uses
+    std::atomic<bool> wanted_{false};  // by the loop, which was refused
+    LoopDrive drive_;                  // the loop's, while it has borrowed the endpoint
+    std::unique_ptr<Thread> state_;    // everything that only the shard's thread uses
     std::shared_ptr<const link::Traffic> traffic_;
     std::thread thread_;
 };

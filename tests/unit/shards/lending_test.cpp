@@ -15,14 +15,16 @@ namespace {
 struct Fake final : shards::Lendable {
     bool works = false;  // its thread
     bool borrowed = false, moves = false, visited = false, due = false;
-    bool finds_work = false;
-    int lent = 0, given_back = 0;
+    bool finds_work = false, offered = false;
+    int lent = 0, given_back = 0, declined = 0;
 
     bool borrow() override {
-        if (!borrowed && !works) borrowed = true, ++lent;
+        if (!borrowed && !works) borrowed = true, offered = false, ++lent;
         return borrowed;
     }
     void give_back() override { borrowed = false, ++given_back; }
+    bool is_offered() const override { return offered; }
+    void decline() override { offered = false, ++declined; }
     bool is_borrowed() const override { return borrowed; }
     bool has_transfers() const override { return moves; }
     bool has_visitors() const override { return visited; }
@@ -200,6 +202,38 @@ TEST_CASE("a large operation is a pause that does not double", "[shards][T8]") {
         REQUIRE_FALSE(loop.shard.borrowed);
         loop.shard.moves = false;
         loop.now += Lending::pause_min;
+    }
+}
+
+TEST_CASE("what a busy thread offers later is accepted, unless others have come meanwhile", "[shards][T8]") {
+    Loop loop;
+    loop.shard.works = true;
+    loop.post(1, mib, &loop.shard);
+    REQUIRE_FALSE(loop.shard.borrowed);
+    loop.shard.works = loop.shard.moves = false;
+    loop.shard.offered = true;
+    CHECK(loop.lending.wake_at() <= loop.now);
+    SECTION("nobody else") {
+        loop.lending.receive(loop.now);
+        CHECK(loop.shard.borrowed);
+        CHECK(loop.lending.wake_at() == loop.now + Lending::linger);
+    }
+    SECTION("in a pause") {
+        loop.running = 2;
+        loop.post(1, 8, &loop.shard);
+        loop.running = 1;
+        loop.lending.receive(loop.now);
+        CHECK_FALSE(loop.shard.borrowed);
+        CHECK(loop.shard.declined == 1);
+    }
+    SECTION("not before it can be") {
+        loop.shard.works = true;  // its last events were not polled
+        loop.lending.receive(loop.now);
+        CHECK_FALSE(loop.shard.borrowed);
+        CHECK(loop.shard.declined == 0);
+        loop.shard.works = false;
+        loop.lending.receive(loop.now);
+        CHECK(loop.shard.borrowed);
     }
 }
 
