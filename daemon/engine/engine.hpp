@@ -67,6 +67,8 @@ struct EngineConfig {
     std::function<Time()> clock;
     // Whether a node with a lower NodeId is known, connected or not. Empty: those that were connected.
     std::function<bool()> knows_lower;
+    // A rank here has called an operation of this group. May be empty.
+    std::function<void(Time now, const GroupId&)> on_request;
 
     size_t groups_max = 65536;       // a last resort: tenants' limits are below it [N1]
     size_t node_opens_max = 65536;   // opens that are kept for another node [R25]

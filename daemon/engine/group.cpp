@@ -56,6 +56,7 @@ Result<void> Group::submit(LocalRank& local, const OpRequest& request) {
         if (request.known) request.known->checked = true;
     }
     if (failed_) return fail(*failed_);  // [F16]
+    if (context_.config.on_request) context_.config.on_request(context_.now, facts.id);
     const OpRow& row = row_of(request.descriptor.kind);
     if (!row.collective) return submit_message(local, request);
     if (row.makes_groups) NEXAR_TRY_VOID(check_makes_groups(request));

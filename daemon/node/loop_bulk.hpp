@@ -7,14 +7,12 @@
 #include <optional>
 
 #include "engine/ports.hpp"
-#include "shards/lending.hpp"
 #include "shards/loop_drive.hpp"
 
 namespace nexar::node {
 
 class LoopBulk final : public engine::MeshPort {
   public:
-    explicit LoopBulk(shards::Lending& lending) : lending_(&lending) {}
     // In a cluster only; until then nothing that is posted has an addressee.
     Result<void> open(shards::BulkEndpointConfig config, loop::Loop& loop);
     void close(Time now);
@@ -29,16 +27,12 @@ class LoopBulk final : public engine::MeshPort {
     link::TrafficCounts traffic() const;
 
     // engine::MeshPort
-    void post(link::Batch batch) override {
-        lending_->posting(loop::Loop::now(), batch, nullptr);
-        apply(std::move(batch));
-    }
+    void post(link::Batch batch) override { apply(std::move(batch)); }
     void withdraw(const link::OpKey& op) override { apply(shards::Withdraw{op}); }
     void retract(const link::OpKey& op) override { apply(shards::Retract{op}); }
     void forget_group(const GroupId& group) override { apply(shards::ForgetGroup{group}); }
 
   private:
-    shards::Lending* lending_;
     std::unique_ptr<shards::BulkEndpoint> endpoint_;  // null: in no cluster
     shards::LoopDrive drive_;
 };

@@ -132,14 +132,15 @@ void Member::build_engine() {
     };
     c.in_cluster = [this] { return in_cluster(); };
     c.knows_lower = [this, self = c.self] { return plane_ && plane_->table().knows_below(self); };
+    c.on_request = [this](Time now, const GroupId& group) { lending_.requested(now, group); };
     clients_ = std::make_unique<ClientsRelay>();
-    plane_relay_ = std::make_unique<PlaneRelay>(lending_);
+    plane_relay_ = std::make_unique<PlaneRelay>();
     engine::EnginePorts ports{*clients_, *pool_, *plane_relay_, {plane_relay_.get()}, needs_.log};
     for (uint32_t i = 0; i < c.bulk_shards; ++i) {
         shard_meshes_.push_back(std::make_unique<ShardMesh>(lending_));
         ports.meshes.push_back(shard_meshes_.back().get());
     }
-    loop_bulk_ = std::make_unique<LoopBulk>(lending_);
+    loop_bulk_ = std::make_unique<LoopBulk>();
     ports.meshes.push_back(loop_bulk_.get());
     c.has_loop_bulk = true;
     engine_ = std::make_unique<engine::Engine>(c, ports, admission::random_u64());

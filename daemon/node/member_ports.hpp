@@ -15,7 +15,7 @@ class Member::ShardMesh final : public engine::MeshPort {
     shards::Shard* shard = nullptr;  // null: in no cluster
     void post(link::Batch batch) override {
         if (!shard) return;
-        lending_->posting(loop::Loop::now(), batch, shard);
+        lending_->posting(loop::Loop::now(), batch, *shard);
         shard->post(std::move(batch));
     }
     void withdraw(const link::OpKey& op) override {
@@ -35,12 +35,9 @@ class Member::ShardMesh final : public engine::MeshPort {
 // The control plane: the loop's own mesh, and messages to peers.
 class Member::PlaneRelay final : public engine::MeshPort, public engine::PeerPort {
   public:
-    explicit PlaneRelay(shards::Lending& lending) : lending_(&lending) {}
     ControlPlane* plane = nullptr;  // null: in no cluster
     void post(link::Batch batch) override {
-        if (!plane) return;
-        lending_->posting(loop::Loop::now(), batch, nullptr);
-        plane->post(std::move(batch));
+        if (plane) plane->post(std::move(batch));
     }
     void withdraw(const link::OpKey& op) override {
         if (plane) plane->withdraw(op);
@@ -72,9 +69,6 @@ class Member::PlaneRelay final : public engine::MeshPort, public engine::PeerPor
     void discard_log(PeerIndex peer, const std::string& why) override {
         if (plane) plane->discard_log(peer, why);
     }
-
-  private:
-    shards::Lending* lending_;
 };
 
 }  // namespace nexar::node

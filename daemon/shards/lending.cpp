@@ -7,34 +7,42 @@ namespace nexar::shards {
 namespace {
 
 // Requires: it is not empty. All of a batch is of one operation.
-const GroupId& group_of(const link::Batch& batch) {
-    return batch.recvs.empty() ? batch.sends.front().key.op.group : batch.recvs.front().key.op.group;
-}
-
-size_t bytes_to_send(const link::Batch& batch) {
-    size_t out = 0;
-    for (const link::SendSpec& send : batch.sends) out += link::bytes_of(send.memory);
-    return out;
+const link::OpKey& op_of(const link::Batch& batch) {
+    return batch.recvs.empty() ? batch.sends.front().key.op : batch.recvs.front().key.op;
 }
 
 }  // namespace
 
-void Lending::posting(Time now, const link::Batch& batch, const Lendable* to) {
+// What goes between hosts and what does not: both wait for the loop's turns.
+void Lending::requested(Time now, const GroupId& group) {
+    if (group != op_.group && has_transfers()) crowded(now);
+}
+
+// By operation: a large one is many batches, on several shards, and each may be over before the next is
+// there.
+void Lending::count(const link::Batch& batch) {
+    if (op_of(batch) != op_ && !has_transfers()) sent_ = received_ = 0;
+    op_ = op_of(batch);
+    for (const link::SendSpec& send : batch.sends) sent_ += link::bytes_of(send.memory);
+    for (const link::RecvSpec& recv : batch.recvs) received_ += link::bytes_of(recv.memory);
+}
+
+void Lending::posting(Time now, const link::Batch& batch, const Lendable& to) {
     if (batch.recvs.empty() && batch.sends.empty()) return;
-    const GroupId& group = group_of(batch);
-    for (const Row& row : rows_)
-        if (row.shard->is_borrowed() && row.shard->has_transfers() && row.group != group) return crowded(now);
-    const auto row = std::ranges::find(rows_, to, &Row::shard);
-    if (row == rows_.end()) return;
-    const bool has_more = row->shard->is_borrowed() && row->shard->has_transfers();
-    row->bytes = bytes_to_send(batch) + (has_more ? row->bytes : 0);
-    row->group = group;
+    if (op_of(batch).group != op_.group && has_transfers()) crowded(now);
+    count(batch);
+    const auto row = std::ranges::find(rows_, &to, &Row::shard);
     if (running_() > 1)
         crowded(now);
-    else if (row->bytes > bytes_max)
-        give_back_all(now + pause_min);
+    else if (std::max(sent_, received_) > bytes_max)
+        give_back_all(now);
     else if (now >= pause_until_ && row->shard->borrow())
         row->worked = now;
+}
+
+bool Lending::has_transfers() const {
+    return std::ranges::any_of(
+        rows_, [](const Row& row) { return row.shard->is_borrowed() && row.shard->has_transfers(); });
 }
 
 bool Lending::receive(Time now) {
@@ -42,8 +50,10 @@ bool Lending::receive(Time now) {
     for (Row& row : rows_) {
         if (row.shard->is_offered()) answer(row, now);
         if (!row.shard->is_borrowed()) continue;
-        if (row.shard->has_visitors() || running_() > 1)
+        if (running_() > 1)
             crowded(now);
+        else if (row.shard->has_visitors())
+            give_back_all(now + pause_min);
         else if (row.shard->receive(now))
             row.worked = now, work = true;
         else if (now >= row.worked + linger)
@@ -66,7 +76,10 @@ bool Lending::send(Time now) {
     return work;
 }
 
+// While the threads drive, nobody waits for the loop's turns: that is no reason for a longer pause.
 void Lending::crowded(Time now) {
+    const auto is_borrowed = [](const Row& row) { return row.shard->is_borrowed(); };
+    if (std::ranges::none_of(rows_, is_borrowed)) return;
     pause_ = now < pause_until_ + 2 * pause_ ? std::min(2 * pause_, pause_max) : pause_min;
     give_back_all(now + pause_);
 }

@@ -42,8 +42,9 @@ class Lendable {
 
 class Lending {
   public:
-    static constexpr size_t bytes_max = 4 * 1024 * 1024;  // that one shard has to send at a time
-    static constexpr Duration linger{10'000'000};         // without work
+    // Sent or received by the operation, and by what was in flight when it began.
+    static constexpr size_t bytes_max = 4 * 1024 * 1024;
+    static constexpr Duration linger{10'000'000};  // without work
     // After something else was beside it; doubled each time that it happens soon again: who has an operation
     // now and then is not to wait for another's each time.
     static constexpr Duration pause_min{20'000'000}, pause_max{1'000'000'000};
@@ -51,11 +52,13 @@ class Lending {
     // `running`: how many collectives of this node have begun and are not over.
     explicit Lending(std::function<size_t()> running) : running_(std::move(running)) {}
 
-    void add(Lendable& shard) { rows_.push_back({&shard, {}, 0, {}}); }
+    void add(Lendable& shard) { rows_.push_back({&shard}); }
     void clear() { rows_.clear(); }
 
-    // The engine is about to post a batch: to this shard, or elsewhere (null).
-    void posting(Time now, const link::Batch& batch, const Lendable* to);
+    // A rank here has called an operation of this group.
+    void requested(Time now, const GroupId& group);
+    // The engine is about to post a batch to this shard.
+    void posting(Time now, const link::Batch& batch, const Lendable& to);
 
     // The two ends of a turn. True: there was work.
     bool receive(Time now);
@@ -66,16 +69,18 @@ class Lending {
   private:
     struct Row {
         Lendable* shard;
-        GroupId group;  // of its transfers
-        size_t bytes;   // that they send
-        Time worked;    // when the loop found work there last
+        Time worked{};  // when the loop found work there last
     };
+    bool has_transfers() const;  // at a borrowed endpoint
+    void count(const link::Batch& batch);
     void answer(Row& row, Time now);
     void crowded(Time now);
     void give_back_all(Time until);
 
     std::function<size_t()> running_;
-    std::vector<Row> rows_;       // of each shard, lent or not
+    std::vector<Row> rows_;  // of each shard, lent or not
+    link::OpKey op_;         // the latest that has posted to a shard
+    size_t sent_ = 0, received_ = 0;
     Duration pause_ = pause_min;  // the latest
     Time pause_until_{};
 };

@@ -199,19 +199,25 @@ quic::Address Shard::local_address() const {
     return state_->endpoint().local_address();
 }
 
+// What one of them has for the other would be overtaken: that is looked at when the thread adds no more.
 bool Shard::borrow() {
     if (is_borrowed() || !lends_to_) return is_borrowed();
-    // What one of them has for the other would be overtaken.
-    const bool is_clear = !command_outbox_.waits() && commands_.empty() && events_.empty();
-    const auto take = [&](Driver was) {  // pairs with sleep() and offer()
-        return driver_.compare_exchange_strong(was, Driver::loop, std::memory_order_acquire);
-    };
-    const bool has = is_clear && (take(Driver::parked) || take(Driver::offered));
-    wanted_.store(!has, std::memory_order_relaxed);
-    if (!has) return false;
-    state_->endpoint().limit_turn(borrowed_turn_bytes);
-    drive_.begin(state_->endpoint(), *lends_to_);
-    return true;
+    Driver was = driver_.load(std::memory_order_relaxed);
+    const bool has = (was == Driver::parked || was == Driver::offered) &&  // pairs with sleep() and offer()
+                     driver_.compare_exchange_strong(was, Driver::loop, std::memory_order_acquire);
+    const bool is_its_turn =
+        command_outbox_.waits() || !commands_.empty() || events_wait_.load(std::memory_order_relaxed);
+    const bool lends = has && !is_its_turn && events_.empty();
+    wanted_.store(!lends, std::memory_order_relaxed);
+    if (lends) {
+        state_->endpoint().limit_turn(borrowed_turn_bytes);
+        drive_.begin(state_->endpoint(), *lends_to_);
+    } else if (has) {  // an offer stands until its last events were polled
+        const bool stands = was == Driver::offered && !is_its_turn;
+        driver_.store(stands ? Driver::offered : Driver::thread, std::memory_order_release);
+        if (!stands) wakeup_.notify();
+    }
+    return lends;
 }
 
 void Shard::give_back() {

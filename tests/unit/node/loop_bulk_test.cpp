@@ -35,8 +35,7 @@ struct End {
     test::Leaf leaf = authority().issue("node");
     Incarnation incarnation;
     std::string address;
-    shards::Lending lending{[] { return size_t{0}; }};
-    LoopBulk bulk{lending};
+    LoopBulk bulk;
     std::map<uint64_t, int> done;
     size_t failed = 0, ups = 0;
     std::optional<connections::CarrierKind> carrier;  // of the last connection

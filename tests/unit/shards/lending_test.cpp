@@ -2,6 +2,7 @@
 #include "shards/lending.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 #include <chrono>
 
 #include "support/transfers.hpp"
@@ -34,20 +35,27 @@ struct Fake final : shards::Lendable {
     bool is_due(Time) const override { return due; }
 };
 
-// `sends`: how many bytes in all.
-link::Batch batch_of(uint64_t group, size_t sends) {
+// Of an operation; so much is sent and received.
+link::Batch batch_of(uint64_t group, uint64_t op, size_t sent, size_t received) {
+    const link::OpKey key{GroupId{group, 2, 3}, {}, op};
     link::Batch out;
-    out.recvs.emplace_back();
-    out.recvs.back().key.op.group = GroupId{group, 2, 3};
-    out.sends.emplace_back();
-    out.sends.back().key.op.group = GroupId{group, 2, 3};
-    out.sends.back().memory = {{Place{}, sends}};
+    if (received > 0) {
+        out.recvs.emplace_back();
+        out.recvs.back().key.op = key;
+        out.recvs.back().memory = {{Place{}, received}};
+    }
+    if (sent > 0) {
+        out.sends.emplace_back();
+        out.sends.back().key.op = key;
+        out.sends.back().memory = {{Place{}, sent}};
+    }
     return out;
 }
 
 struct Loop {
     Time now{1h};
     size_t running = 1;
+    uint64_t ops = 0;
     Fake shard, other;
     Lending lending{[this] { return running; }};
 
@@ -55,17 +63,13 @@ struct Loop {
         lending.add(shard);
         lending.add(other);
     }
-    void post(uint64_t group, size_t bytes, const Fake* to) {
-        lending.posting(now, batch_of(group, bytes), to);
-        if (to != nullptr) const_cast<Fake*>(to)->moves = true;
+    // The next operation, or one that has begun.
+    void post(uint64_t group, size_t bytes, Fake& to) { post_of(group, ++ops, bytes, bytes, to); }
+    void post_of(uint64_t group, uint64_t op, size_t sent, size_t received, Fake& to) {
+        lending.posting(now, batch_of(group, op, sent, received), to);
+        to.moves = true;
     }
-    // Its transfers end, and the linger is over.
-    void end() {
-        shard.moves = false;
-        now += Lending::linger;
-        lending.receive(now);
-        REQUIRE_FALSE(shard.borrowed);
-    }
+    void call(uint64_t group) { lending.requested(now, GroupId{group, 2, 3}); }
 };
 
 constexpr size_t mib = 1024 * 1024;
@@ -74,45 +78,65 @@ constexpr size_t mib = 1024 * 1024;
 
 TEST_CASE("the loop borrows for a single operation of middle size", "[shards][T8]") {
     Loop loop;
-    loop.post(1, Lending::bytes_max, &loop.shard);
+    loop.post(1, Lending::bytes_max, loop.shard);
     CHECK(loop.shard.borrowed);
     CHECK_FALSE(loop.other.borrowed);
-    loop.post(1, mib, &loop.other);  // the same operation's, on another shard
-    CHECK(loop.shard.borrowed);
-    CHECK(loop.other.borrowed);
 }
 
-TEST_CASE("the loop borrows neither beside another operation, nor a large one, nor from a thread at work",
-          "[shards][T8]") {
+TEST_CASE("the loop borrows neither beside another operation, nor from a thread at work", "[shards][T8]") {
     Loop loop;
     SECTION("beside another") {
         loop.running = 2;
     }
-    SECTION("large") {
-        loop.post(1, Lending::bytes_max + 1, &loop.shard);
-        CHECK_FALSE(loop.shard.borrowed);
-        loop.shard.moves = false;
-    }
     SECTION("at work") {
         loop.shard.works = true;
     }
-    loop.post(1, mib, &loop.shard);
+    loop.post(1, mib, loop.shard);
     CHECK(loop.shard.lent == 0);
 }
 
-TEST_CASE("what adds up to more goes back to the thread", "[shards][T8]") {
+TEST_CASE("what is sent and what is received count, each by itself", "[shards][T8]") {
+    const size_t most = Lending::bytes_max;
     Loop loop;
-    loop.post(1, 3 * mib, &loop.shard);
-    loop.post(1, mib, &loop.shard);
+    SECTION("sent") {
+        loop.post_of(1, 1, most + 1, 0, loop.shard);
+    }
+    SECTION("received") {
+        loop.post_of(1, 1, 0, most + 1, loop.shard);
+    }
+    CHECK(loop.shard.lent == 0);
+    loop.shard.moves = false;
+    loop.post_of(1, 2, most, most, loop.shard);
     CHECK(loop.shard.borrowed);
-    loop.post(1, 1, &loop.shard);
+}
+
+TEST_CASE("a large operation is the threads' however it is cut, and however soon each part is over",
+          "[shards][T8]") {
+    Loop loop;
+    const bool receives = GENERATE(false, true);
+    for (int i = 0; i < 20; ++i) {
+        Fake& to = i % 2 == 0 ? loop.shard : loop.other;
+        loop.post_of(1, 1, receives ? 0 : mib, receives ? mib : 0, to);
+        CHECK(to.borrowed == (i < 4));
+        loop.shard.moves = loop.other.moves = false;
+    }
+    CHECK_FALSE(loop.shard.borrowed);
+    loop.post_of(1, 2, mib, mib, loop.shard);  // the next one is not large
+    CHECK(loop.shard.borrowed);
+}
+
+TEST_CASE("what is in flight when an operation begins counts, too", "[shards][T8]") {
+    Loop loop;
+    for (int i = 0; i < 4; ++i) loop.post(1, mib, loop.shard);
+    CHECK(loop.shard.borrowed);
+    loop.post(1, 1, loop.shard);
     CHECK_FALSE(loop.shard.borrowed);
 }
 
 TEST_CASE("what follows an operation that is over counts anew", "[shards][T8]") {
     Loop loop;
     for (int i = 0; i < 10; ++i) {
-        loop.post(1, 3 * mib, &loop.shard);
+        loop.post(1, 3 * mib, loop.shard);
         loop.shard.moves = false;
     }
     CHECK(loop.shard.borrowed);
@@ -121,18 +145,22 @@ TEST_CASE("what follows an operation that is over counts anew", "[shards][T8]") 
 
 TEST_CASE("anything else beside it ends the loan, and a pause follows", "[shards][T8]") {
     Loop loop;
-    loop.post(1, mib, &loop.shard);
+    loop.post(1, mib, loop.shard);
     REQUIRE(loop.shard.borrowed);
-    SECTION("another group's transfers, wherever they go") {
-        loop.post(2, 8, nullptr);
+    SECTION("a call of another group, within this host or not") {
+        loop.call(2);
     }
-    SECTION("another group's, on another shard") {
-        loop.post(2, 8, &loop.other);
+    SECTION("another group's transfers") {
+        loop.post(2, 8, loop.other);
         CHECK_FALSE(loop.other.borrowed);
     }
-    SECTION("another operation") {
+    SECTION("another operation that runs") {
         loop.running = 2;
         loop.lending.receive(loop.now);
+    }
+    SECTION("another operation that posts") {
+        loop.running = 2;
+        loop.post(1, 8, loop.shard);
     }
     SECTION("visitors") {
         loop.shard.visited = true;
@@ -142,29 +170,40 @@ TEST_CASE("anything else beside it ends the loan, and a pause follows", "[shards
     loop.running = 1;
     loop.shard.visited = loop.shard.moves = loop.other.moves = false;
     loop.now += Lending::pause_min - 1ns;
-    loop.post(1, mib, &loop.shard);
+    loop.post(1, mib, loop.shard);
     CHECK_FALSE(loop.shard.borrowed);
     loop.shard.moves = false;
     loop.now += 1ns;
-    loop.post(1, mib, &loop.shard);
+    loop.post(1, mib, loop.shard);
     CHECK(loop.shard.borrowed);
 }
 
-TEST_CASE("another group's transfers after its own are over are not beside them", "[shards][T8]") {
+TEST_CASE("its own group's calls, and others' when its transfers are over, are not beside them",
+          "[shards][T8]") {
     Loop loop;
-    loop.post(1, mib, &loop.shard);
-    loop.shard.moves = false;
-    loop.post(2, mib, &loop.shard);
+    loop.post(1, mib, loop.shard);
+    loop.call(1);
     CHECK(loop.shard.borrowed);
     loop.shard.moves = false;
-    loop.post(1, 8, nullptr);
+    loop.call(2);
+    loop.post(2, mib, loop.shard);
     CHECK(loop.shard.borrowed);
 }
 
 TEST_CASE("a batch without transfers is nothing beside", "[shards][T8]") {
     Loop loop;
-    loop.post(1, mib, &loop.shard);
-    loop.lending.posting(loop.now, {}, nullptr);
+    loop.post(1, mib, loop.shard);
+    loop.lending.posting(loop.now, {}, loop.other);
+    CHECK(loop.shard.borrowed);
+}
+
+TEST_CASE("others while the threads drive are no reason for a pause", "[shards][T8]") {
+    Loop loop;
+    loop.running = 2;
+    for (int i = 0; i < 10; ++i) loop.post(1, mib, loop.shard);
+    loop.shard.moves = false;
+    loop.running = 1;
+    loop.post(1, mib, loop.shard);
     CHECK(loop.shard.borrowed);
 }
 
@@ -176,16 +215,16 @@ TEST_CASE("pauses double while others come again and again, and are short once t
         REQUIRE(loop.shard.borrowed);
         loop.now += 1ms;
         const Time began = loop.now;
-        loop.post(2, 8, nullptr);
+        loop.call(2);
         REQUIRE_FALSE(loop.shard.borrowed);
         while (!loop.shard.borrowed && loop.now < began + 2 * Lending::pause_max) {
             loop.shard.moves = false;
             loop.now += 1ms;
-            loop.post(1, mib, &loop.shard);
+            loop.post(1, mib, loop.shard);
         }
         return loop.now - began;
     };
-    loop.post(1, mib, &loop.shard);
+    loop.post(1, mib, loop.shard);
     CHECK(pause_after_other() == 20ms);
     for (const Duration expected : {40ms, 80ms, 160ms, 320ms, 640ms, 1000ms, 1000ms})
         CHECK(pause_after_other() == expected);
@@ -193,22 +232,10 @@ TEST_CASE("pauses double while others come again and again, and are short once t
     CHECK(pause_after_other() == 20ms);
 }
 
-TEST_CASE("a large operation is a pause that does not double", "[shards][T8]") {
-    Loop loop;
-    for (int i = 0; i < 5; ++i) {
-        loop.post(1, mib, &loop.shard);
-        REQUIRE(loop.shard.borrowed);
-        loop.post(1, 4 * mib, &loop.shard);
-        REQUIRE_FALSE(loop.shard.borrowed);
-        loop.shard.moves = false;
-        loop.now += Lending::pause_min;
-    }
-}
-
 TEST_CASE("what a busy thread offers later is accepted, unless others have come meanwhile", "[shards][T8]") {
     Loop loop;
     loop.shard.works = true;
-    loop.post(1, mib, &loop.shard);
+    loop.post(1, mib, loop.shard);
     REQUIRE_FALSE(loop.shard.borrowed);
     loop.shard.works = loop.shard.moves = false;
     loop.shard.offered = true;
@@ -219,9 +246,9 @@ TEST_CASE("what a busy thread offers later is accepted, unless others have come 
         CHECK(loop.lending.wake_at() == loop.now + Lending::linger);
     }
     SECTION("in a pause") {
-        loop.running = 2;
-        loop.post(1, 8, &loop.shard);
-        loop.running = 1;
+        loop.post(1, 8, loop.other);
+        REQUIRE(loop.other.borrowed);
+        loop.call(2);
         loop.lending.receive(loop.now);
         CHECK_FALSE(loop.shard.borrowed);
         CHECK(loop.shard.declined == 1);
@@ -240,7 +267,7 @@ TEST_CASE("what a busy thread offers later is accepted, unless others have come 
 TEST_CASE("an endpoint without work goes back, and the loop wakes for that", "[shards][T8]") {
     Loop loop;
     CHECK(loop.lending.wake_at() == never);
-    loop.post(1, mib, &loop.shard);
+    loop.post(1, mib, loop.shard);
     CHECK(loop.lending.wake_at() == loop.now + Lending::linger);
     loop.shard.finds_work = true;
     loop.now += 5ms;
@@ -256,7 +283,6 @@ TEST_CASE("an endpoint without work goes back, and the loop wakes for that", "[s
     CHECK(loop.shard.given_back == 1);
     CHECK(loop.lending.wake_at() == never);
     loop.shard.moves = false;
-    loop.post(1, mib, &loop.shard);  // without a pause
+    loop.post(1, mib, loop.shard);  // without a pause
     CHECK(loop.shard.borrowed);
-    loop.end();
 }
