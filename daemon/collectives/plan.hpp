@@ -17,12 +17,17 @@
 
 namespace nexar::collectives {
 
+// Packets that the kernel can fill: a chunk is four records without TLS, and 15 of TLS in five sends
+// (docs/protocol/tcp.md, "Records"). One of 256 KiB would be five, the last a quarter full, or six sends.
+constexpr uint32_t usual_chunk_bytes = 236 * 1024;
+static_assert(usual_chunk_bytes <= link::chunk_bytes_max);
+
 // Agreed when a group is made, constant for its epoch.
 struct PlanTable {
     uint32_t version = plan_version_by_size;  // of the plan function
     uint64_t small_bytes_max = 256 * 1024;    // larger ops are bulk: they go through the shards
     uint64_t doubling_bytes_max = 64 * 1024;  // plan functions 1 and 2: recursive doubling up to here
-    uint32_t chunk_bytes = link::chunk_bytes_max;
+    uint32_t chunk_bytes = usual_chunk_bytes;
     uint64_t segment_bytes = 4 * 1024 * 1024;  // combined, exchanged and fanned out as a unit
     uint32_t lanes = 2;                        // segments in flight at the same time
     // From plan function 3 on (docs/protocol/planning.md).

@@ -274,7 +274,7 @@ TEST_CASE("the plan of functions 1 and 2 follows size and kind") {
     REQUIRE(large.cls == Class::bulk);
     REQUIRE(large.segments == 16);
     REQUIRE(large.lanes == 2);
-    REQUIRE(large.text() == "ring, bulk, 16 segments, 2 lanes, chunks of 262144 bytes");
+    REQUIRE(large.text() == "ring, bulk, 16 segments, 2 lanes, chunks of 241664 bytes");
 }
 
 TEST_CASE("inter-node bytes do not depend on how many ranks a node has") {
