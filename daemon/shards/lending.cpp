@@ -21,10 +21,20 @@ void Lending::requested(Time now, const GroupId& group) {
 // By operation: a large one is many batches, on several shards, and each may be over before the next is
 // there.
 void Lending::count(const link::Batch& batch) {
-    if (op_of(batch) != op_ && !has_transfers()) sent_ = received_ = 0;
-    op_ = op_of(batch);
-    for (const link::SendSpec& send : batch.sends) sent_ += link::bytes_of(send.memory);
-    for (const link::RecvSpec& recv : batch.recvs) received_ += link::bytes_of(recv.memory);
+    if (op_of(batch) != op_) {
+        before_ = has_transfers() ? own_ : Bytes();
+        own_ = {};
+        op_ = op_of(batch);
+    }
+    for (const link::SendSpec& send : batch.sends) own_.sent += link::bytes_of(send.memory);
+    for (const link::RecvSpec& recv : batch.recvs) own_.received += link::bytes_of(recv.memory);
+    if (own_.larger() > bytes_max) large_ = op_;
+}
+
+// Of the latest operation. Others' messages may come between the batches of a large one.
+bool Lending::may_lend(Time now) const {
+    const Bytes all{before_.sent + own_.sent, before_.received + own_.received};
+    return now >= pause_until_ && running_() <= 1 && op_ != large_ && all.larger() <= bytes_max;
 }
 
 void Lending::posting(Time now, const link::Batch& batch, const Lendable& to) {
@@ -34,9 +44,9 @@ void Lending::posting(Time now, const link::Batch& batch, const Lendable& to) {
     const auto row = std::ranges::find(rows_, &to, &Row::shard);
     if (running_() > 1)
         crowded(now);
-    else if (std::max(sent_, received_) > bytes_max)
+    else if (!may_lend(now))
         give_back_all(now);
-    else if (now >= pause_until_ && row->shard->borrow())
+    else if (row->shard->borrow())
         row->worked = now;
 }
 
@@ -64,7 +74,7 @@ bool Lending::receive(Time now) {
 
 // An offer that cannot be accepted in this turn can be in the next one, when its last events were polled.
 void Lending::answer(Row& row, Time now) {
-    if (now < pause_until_)
+    if (!may_lend(now))
         row.shard->decline();
     else if (row.shard->borrow())
         row.worked = now;

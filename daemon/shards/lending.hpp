@@ -4,6 +4,7 @@
 // waits for another's bulk. Dry; one for all shards of a node. Thread: the control loop's.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <utility>
 #include <vector>
@@ -42,7 +43,7 @@ class Lendable {
 
 class Lending {
   public:
-    // Sent or received by the operation, and by what was in flight when it began.
+    // Sent or received by the operation, and by the one before if that was in flight still when it began.
     static constexpr size_t bytes_max = 4 * 1024 * 1024;
     static constexpr Duration linger{10'000'000};  // without work
     // After something else was beside it; doubled each time that it happens soon again: who has an operation
@@ -73,14 +74,20 @@ class Lending {
     };
     bool has_transfers() const;  // at a borrowed endpoint
     void count(const link::Batch& batch);
+    bool may_lend(Time now) const;
     void answer(Row& row, Time now);
     void crowded(Time now);
     void give_back_all(Time until);
 
     std::function<size_t()> running_;
     std::vector<Row> rows_;  // of each shard, lent or not
-    link::OpKey op_;         // the latest that has posted to a shard
-    size_t sent_ = 0, received_ = 0;
+    struct Bytes {
+        size_t sent = 0, received = 0;
+        size_t larger() const { return std::max(sent, received); }
+    };
+    link::OpKey op_;              // the latest that has posted to a shard
+    Bytes own_, before_;          // of it, and of the one before
+    link::OpKey large_{};         // the latest that had more than bytes_max
     Duration pause_ = pause_min;  // the latest
     Time pause_until_{};
 };

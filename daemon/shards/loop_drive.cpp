@@ -15,6 +15,7 @@ constexpr Duration looks_for{1'000'000};  // after a datagram
 void LoopDrive::begin(BulkEndpoint& endpoint, loop::Loop& loop) {
     NEXAR_CHECK(!endpoint_);
     endpoint_ = &endpoint;
+    is_due_ = may_send_ = true;  // the one who drove it may have left something for its next turn
     datagrams_ = endpoint.datagrams_received();
     udp_watch_ =
         loop.watch(endpoint.udp_fd(), true, false, [this](loop::Loop::Ready) { udp_is_due_ = true; });

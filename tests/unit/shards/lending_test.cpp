@@ -125,11 +125,24 @@ TEST_CASE("a large operation is the threads' however it is cut, and however soon
     CHECK(loop.shard.borrowed);
 }
 
-TEST_CASE("what is in flight when an operation begins counts, too", "[shards][T8]") {
+TEST_CASE("the operation before counts while it is in flight, and those before it do not", "[shards][T8]") {
     Loop loop;
-    for (int i = 0; i < 4; ++i) loop.post(1, mib, loop.shard);
+    for (int i = 0; i < 20; ++i) loop.post(1, 2 * mib, loop.shard);
     CHECK(loop.shard.borrowed);
-    loop.post(1, 1, loop.shard);
+    CHECK(loop.shard.lent == 1);
+    loop.post(1, 2 * mib + 1, loop.shard);
+    CHECK_FALSE(loop.shard.borrowed);
+}
+
+TEST_CASE("messages between its batches do not make a large operation a new one", "[shards][T8]") {
+    Loop loop;
+    for (int i = 0; i < 5; ++i) loop.post_of(1, 1, mib, mib, loop.shard);
+    REQUIRE_FALSE(loop.shard.borrowed);
+    loop.shard.moves = false;
+    loop.post_of(1, 2, 8, 8, loop.shard);
+    CHECK(loop.shard.borrowed);
+    loop.shard.moves = false;
+    loop.post_of(1, 1, mib, mib, loop.shard);
     CHECK_FALSE(loop.shard.borrowed);
 }
 
@@ -251,6 +264,20 @@ TEST_CASE("what a busy thread offers later is accepted, unless others have come 
         loop.call(2);
         loop.lending.receive(loop.now);
         CHECK_FALSE(loop.shard.borrowed);
+        CHECK(loop.shard.declined == 1);
+    }
+    SECTION("beside another operation") {
+        loop.running = 2;
+        loop.lending.receive(loop.now);
+        CHECK(loop.shard.lent == 0);
+        CHECK(loop.shard.declined == 1);
+    }
+    SECTION("amid a large one") {
+        loop.shard.works = true;
+        loop.post_of(1, 1, 4 * mib, 0, loop.shard);
+        loop.shard.works = loop.shard.moves = false;
+        loop.lending.receive(loop.now);
+        CHECK(loop.shard.lent == 0);
         CHECK(loop.shard.declined == 1);
     }
     SECTION("not before it can be") {
