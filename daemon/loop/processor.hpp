@@ -12,7 +12,7 @@ namespace nexar::loop {
 // thread's share of the processor. One that wakes, has a shorter slice than the one that runs, and has used
 // less than its share, is put before it at once.
 enum class Slice : uint8_t {
-    control,  // the kernel's shortest, 100 us: the control loop's turns are about as long
+    control,  // the kernel's shortest, 100 us: the control loop's turns are about as long but for [T8]
     usual,    // the kernel's own, 1 to 4 ms: of other threads, and of programs
     bulk,     // a quarter more: of shards and workers
 };
