@@ -2,6 +2,7 @@
 #include "nexarctl/tune_fit.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "collectives/tuning.hpp"
 #include "core/features.hpp"
@@ -18,6 +19,8 @@ namespace {
 // Of a raced size, times the quicker algorithm: more than that is a lost packet, and one size of many.
 constexpr double lost_at_most = 2;
 constexpr double rounding = 1e-9;  // sums of equal ratios are equal
+// Of the quicker one's time: two races of the same hosts differ by as much.
+constexpr double undecided = 0.03;
 
 // value / count, as a parameter.
 uint32_t each(uint64_t value, uint64_t count, uint32_t most) {
@@ -79,7 +82,8 @@ uint32_t doubling_limit(std::span<const Raced> sizes, uint32_t nodes) {
     double total = least;
     uint64_t limit = sizes.front().bytes / 2;
     for (const Raced& each : sizes) {
-        total += lost(each.doubling_ns, each) - lost(each.ring_ns, each);
+        const double more = lost(each.doubling_ns, each) - lost(each.ring_ns, each);
+        if (std::abs(more) > undecided) total += more;
         if (total < least - rounding) least = total, limit = each.bytes;
     }
     const uint64_t kept = nodes == 2 ? limit / nexar::doubling_of_two_hosts : limit;

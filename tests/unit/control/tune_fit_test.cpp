@@ -108,7 +108,9 @@ TEST_CASE("the limit of recursive doubling is where the ring begins to win, what
                  {32, 53000, 26000},
                  {64, 24000, 59000},
                  {128, 33000, 20000},
-                 {256, 51000, 40000}}) == 16);  // as good as 64, but for rounding
+                 {256, 51000, 40000}}) == 16);                             // as good as 64, but for rounding
+    CHECK(limit({{64, 53, 72}, {128, 79, 100}, {256, 138, 140}}) == 128);  // within what races differ by
+    CHECK(limit({{64, 53, 72}, {128, 79, 100}, {256, 135, 140}}) == 256);
     CHECK(limit({{8, 10, 2000}, {16, 20, 11}, {32, 20, 11}}) == 8);
     CHECK(limit({{8, 10, 10}, {16, 10, 10}}) == 4);  // no difference: the ring, fewer bytes
     CHECK(limit({{uint64_t{1} << 40, 1, 2}}) == nexar::collectives::doubling_bytes_most);
