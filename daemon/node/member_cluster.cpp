@@ -130,7 +130,7 @@ Result<void> Member::build_shards(const Entry& entry, const quic::Identity& iden
         shards::ShardConfig c{endpoint_config(entry, identity, verifier, i)};
         c.number = static_cast<uint16_t>(i);
         c.at_work = &server_->bulk_count();
-        c.lends_to = &needs_.loop;
+        if (c.tcp) c.lends_to = &needs_.loop;  // bulk over QUIC is the threads' [T8]
         c.yield_window = Duration(static_cast<int64_t>(needs_.config.yield_microseconds * 1000));
         NEXAR_TRY(auto shard, shards::Shard::start(std::move(c), needs_.wakeup));
         shards_.push_back(std::move(shard));

@@ -58,7 +58,7 @@ class Lending {
 
     // A rank here has called an operation of this group.
     void requested(Time now, const GroupId& group);
-    // The engine is about to post a batch to this shard.
+    // The engine is about to post a batch to this shard. Requires: add(to).
     void posting(Time now, const link::Batch& batch, const Lendable& to);
 
     // The two ends of a turn. True: there was work.

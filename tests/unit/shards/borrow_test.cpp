@@ -3,43 +3,26 @@
 #include <arpa/inet.h>
 #include <sched.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
-#include <catch2/catch_test_macros.hpp>
+#include <algorithm>
 #include <catch2/generators/catch_generators.hpp>
-#include <chrono>
 #include <functional>
-#include <map>
-#include <memory>
 #include <optional>
-#include <string>
 #include <utility>
 
 #include "loop/fd.hpp"
-#include "loop/loop.hpp"
-#include "shards/shard.hpp"
-#include "support/test_certs.hpp"
-#include "support/transfers.hpp"
+#include "pair.hpp"
 
 using namespace nexar;
-using namespace std::chrono_literals;
-using loop::Loop;
+using namespace nexar::shards::test;
 using shards::Shard;
-using test::key;
-using test::Transfers;
 
 namespace {
 
-constexpr link::PeerIndex peer_a(5), peer_b(9);  // a's number at b, b's number at a
 constexpr size_t words_of_mib = 256 * 1024;
 
-const test::CertificateAuthority& authority() {
-    static const test::CertificateAuthority made("root");
-    return made;
-}
-
 struct End {
-    test::Leaf leaf = authority().issue("node");
+    nexar::test::Leaf leaf = ca().issue("node");
     Incarnation incarnation;
     loop::Wakeup wakeup;
     std::unique_ptr<Loop::Watch> wakeup_watch;
@@ -52,10 +35,8 @@ struct End {
         wakeup_watch = loop.watch(wakeup.fd(), true, false, [this](Loop::Ready) { wakeup.drain(); });
         shards::ShardConfig c;
         c.listen = *quic::Address::parse("127.0.0.1:0");
-        c.identity = {leaf.certificate_pem, leaf.private_key_pem, authority().certificate_pem()};
-        c.verifier = [](const quic::PeerChain& chain, std::string_view) {
-            return test::node_id_of(chain.front());
-        };
+        c.identity = {leaf.certificate_pem, leaf.private_key_pem, ca().certificate_pem()};
+        c.verifier = judge;
         c.self = leaf.id;
         c.incarnation = incarnation;
         c.tcp = true;
