@@ -231,11 +231,13 @@ void TcpCarrier::begin(Conn& conn) {
 // ---- A turn
 
 bool TcpCarrier::receive(Time now, connections::CarrierEvents& events) {
-    std::array<epoll_event, 64> ready;
-    const int n = ::epoll_wait(epoll_, ready.data(), static_cast<int>(ready.size()), 0);
+    std::array<epoll_event, 64> room;
+    const int n = ::epoll_wait(epoll_, room.data(), static_cast<int>(room.size()), 0);
+    const auto ready = std::span<const epoll_event>(room).first(static_cast<size_t>(std::max(n, 0)));
     admit_handshakes(now);
-    bool work = n > 0 || !unread_.empty();
+    const bool work = !ready.empty() || !unread_.empty();
     reading_.left = options_.turn_bytes;
+    quantum_read_ = is_one_to_read(ready) ? quantum_alone : quantum;
     const auto unread = std::exchange(unread_, {});
     auto next = unread.begin();
     for (; next != unread.end() && reading_.left > 0; ++next) {
@@ -245,10 +247,19 @@ bool TcpCarrier::receive(Time now, connections::CarrierEvents& events) {
         read(now, *conn, events);
     }
     unread_.insert(unread_.begin(), next, unread.end());
-    for (int i = 0; i < n; ++i)
-        on_ready(now, ready[static_cast<size_t>(i)].data.u64, ready[static_cast<size_t>(i)].events, events);
+    for (const epoll_event& event : ready) on_ready(now, event.data.u64, event.events, events);
     on_time(now);
     return work;
+}
+
+// The less often a turn ends, the less is spent on what else is in it; nobody else waits for this one's end.
+bool TcpCarrier::is_one_to_read(std::span<const epoll_event> ready) {
+    size_t count = unread_.size();
+    for (const epoll_event& event : ready) {
+        const Conn* const conn = find(event.data.u64);
+        if (!conn || !conn->is_unread) ++count;
+    }
+    return count == 1;
 }
 
 void TcpCarrier::on_ready(Time now, uint64_t id, uint32_t ready, connections::CarrierEvents& events) {
@@ -330,7 +341,7 @@ void TcpCarrier::read(Time now, Conn& conn, connections::CarrierEvents& events) 
 
 // A quantum, and no more than the turn has left.
 void TcpCarrier::read_slices(Time now, Conn& conn) {
-    Share quantum_of_turn{std::min(quantum, reading_.left)};
+    Share quantum_of_turn{std::min(quantum_read_, reading_.left)};
     bool has_more = true;
     for (Duration began = time_of(CLOCK_MONOTONIC); has_more && quantum_of_turn.left > 0;) {
         const uint64_t before = conn.machine->read_work();

@@ -16,6 +16,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -26,12 +27,15 @@
 #include "transport/handshake_share.hpp"
 #include "transport/tcp_socket.hpp"
 
+struct epoll_event;
+
 namespace nexar::transport {
 
 class TcpCarrier final : public connections::Carrier, private tcp::KeyRing {
   public:
     static constexpr size_t quantum = 512 * 1024;
-    static constexpr size_t slice = 64 * 1024;  // of it, after which the clock is read
+    static constexpr size_t quantum_alone = 1024 * 1024;  // read of a connection that is the only one to read
+    static constexpr size_t slice = 64 * 1024;            // of it, after which the clock is read
     static constexpr size_t accepts_per_turn = 16;
     static constexpr size_t lingering_max = 64;
     static constexpr size_t discarded_at_least = 4 * 1024;  // of one that lingers, in a turn
@@ -121,6 +125,7 @@ class TcpCarrier final : public connections::Carrier, private tcp::KeyRing {
     void admit_handshakes(Time now);
     bool has_first_byte(Conn& conn);
     void begin(Conn& conn);
+    bool is_one_to_read(std::span<const epoll_event> ready);
     void on_ready(Time now, uint64_t id, uint32_t ready, connections::CarrierEvents& events);
     void read(Time now, Conn& conn, connections::CarrierEvents& events);
     void read_slices(Time now, Conn& conn);
@@ -155,6 +160,7 @@ class TcpCarrier final : public connections::Carrier, private tcp::KeyRing {
     std::vector<uint64_t> unread_;   // may have more that the kernel does not report again; in their order
     std::vector<uint64_t> touched_;  // have something to send, or have ended; in their order
     Share reading_, writing_;        // of the turn
+    size_t quantum_read_ = quantum;  // of each connection, in this turn
     std::set<std::pair<Time, uint64_t>> acks_;
     HandshakeShare handshakes_;
     std::vector<uint64_t> handshakes_wait_;  // connections that wait for it, and are not watched meanwhile

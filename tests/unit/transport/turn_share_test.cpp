@@ -52,14 +52,14 @@ struct Giver {
     }
 };
 
-// One node whose turns have a share, connected to four that have none.
+// One node, whose turns have a share, connected to four that have none.
 struct Star {
     uint16_t port = test::free_port();
-    Side hub{"hub", port, {}, turn_bytes};
+    Side hub;
     std::deque<Side> rim;
     std::vector<ConnectionId> ids;  // the hub's, by spoke
 
-    Star() {
+    explicit Star(size_t share = turn_bytes) : hub{"hub", port, {}, share} {
         for (size_t i = 0; i < spokes; ++i) {
             const uint16_t other = test::free_port();
             Side& side = rim.emplace_back("spoke" + std::to_string(i), other);
@@ -150,6 +150,49 @@ TEST_CASE("a turn encrypts its bytes for all connections, which come one after a
     CHECK(widest <= 4 * (turn_bytes + slack));
     CHECK(std::ranges::all_of(takers, &Taker::as_sent));
     CHECK(turns >= spokes * bytes / (turn_bytes + slack));
+}
+
+namespace {
+
+struct Counter final : connections::Receiver {
+    uint64_t bytes = 0;
+    void on_bytes(Class, Bytes in) override { bytes += in.size(); }
+    uint64_t taken() { return std::exchange(bytes, 0); }
+};
+
+}  // namespace
+
+// How much that is depends on the time that it takes, and on what the kernel has at that moment.
+TEST_CASE("of one connection a turn reads up to 1 MiB, of each of several up to 512 KiB", "[transport][B9]") {
+    constexpr size_t most = transport::TcpCarrier::quantum, most_alone = transport::TcpCarrier::quantum_alone;
+    Star star(SIZE_MAX);
+    std::array<Counter, spokes> counters;
+    for (size_t i = 0; i < spokes; ++i) star.at_hub(i).set_receiver(&counters[i]);
+    const std::vector<std::byte> bytes(chunk);
+    const auto fill = [&](size_t spoke) {
+        const Bytes part(bytes);
+        auto& to = star.at_rim(spoke);
+        for (int i = 0; i < 16; ++i) {
+            while (to.room(Class::bulk) >= chunk) to.write(Class::bulk, std::span(&part, 1));
+            star.rim[spoke].turn();
+        }
+    };
+    bool is_bounded = true;
+    CHECK(star.turn_until([&] {
+        fill(0);
+        const uint64_t taken = counters[0].taken();
+        is_bounded &= taken <= most_alone + slack;
+        return taken > most + slack;
+    }));
+    uint64_t turns_of_two = 0;
+    CHECK(star.turn_until([&] {
+        fill(0), fill(1);
+        const uint64_t taken[] = {counters[0].taken(), counters[1].taken()};
+        if (taken[0] == 0 || taken[1] == 0) return false;
+        is_bounded &= std::max(taken[0], taken[1]) <= most + slack;
+        return ++turns_of_two == 100;
+    }));
+    CHECK(is_bounded);
 }
 
 TEST_CASE("of one that never attached little is read after its end", "[transport][B10]") {
