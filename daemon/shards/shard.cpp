@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "core/at_work.hpp"
+#include "core/yield_phase.hpp"
 #include "loop/loop.hpp"
 #include "loop/processor.hpp"
 #include "shards/awaited_together.hpp"
@@ -22,10 +23,10 @@ class Shard::Thread final : BulkEndpoint::Listener {
   public:
     Thread(Shard& shard, const ShardConfig& config, std::unique_ptr<BulkEndpoint> endpoint)
         : shard_(&shard),
-          yield_window_(config.yield_window),
           stalled_after_(config.stalled_after),
           count_(config.at_work),
-          endpoint_(std::move(endpoint)) {}
+          endpoint_(std::move(endpoint)),
+          phase_(config.yield_window, loop::Loop::now()) {}
 
     void run();
     BulkEndpoint& endpoint() const { return *endpoint_; }
@@ -40,9 +41,10 @@ class Shard::Thread final : BulkEndpoint::Listener {
     bool offer();
 
     Shard* shard_;
-    const Duration yield_window_, stalled_after_;
+    const Duration stalled_after_;
     uint32_t* const count_;  // ShardConfig::at_work
     std::unique_ptr<BulkEndpoint> endpoint_;
+    YieldPhase phase_;
     Yields yields_;
     loop::Courtesy courtesy_;
     AtWork at_work_;
@@ -143,7 +145,7 @@ bool Shard::Thread::offer() {
 
 void Shard::Thread::run() {
     loop::set_slice(loop::Slice::bulk);
-    Time active = loop::Loop::now(), worked = active;
+    Time worked = loop::Loop::now();
     while (!shard_->stopping_.load(std::memory_order_acquire)) {
         Time now = loop::Loop::now();
         size_t work = apply_commands(now);
@@ -154,12 +156,12 @@ void Shard::Thread::run() {
         if (offer()) continue;
         flush_events();
         if (work > 0) {
-            active = now;
+            phase_.worked(now);
             courtesy_.give_way();
             continue;
         }
         now = loop::Loop::now();
-        if (now - active < yield_window_ && loop::yield(yields_, now)) continue;
+        if (phase_.lasts(now) && loop::yield(yields_, now)) continue;
         // What others of its batch take longer than that for is not to be unknown meanwhile.
         if (std::exchange(deferred_, false)) shard_->loop_wakeup_->notify();
         shard_->wakeup_.announce_sleep();
@@ -167,8 +169,7 @@ void Shard::Thread::run() {
             sleep(at_work_.counts() ? std::min(endpoint_->wake_at(), worked + stalled_after_)
                                     : endpoint_->wake_at());
         shard_->wakeup_.awake();
-        // One turn without the yield phase: a wake-up that brings no work sleeps again at once.
-        active = loop::Loop::now() - yield_window_;
+        phase_.slept();
     }
     endpoint_->close(loop::Loop::now());
 }
