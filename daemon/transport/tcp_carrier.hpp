@@ -94,7 +94,10 @@ class TcpCarrier final : public connections::Carrier, private tcp::KeyRing {
     // for them; false: none waits any more.
     std::optional<bool> poll_accept_pause() { return std::exchange(accept_news_, std::nullopt); }
     Time wake_at() const;
-    void limit_turn(size_t bytes) { options_.turn_bytes = bytes; }
+    void limit_turn(size_t bytes) {
+        options_.turn_bytes = bytes;
+        writing_.left = std::min(writing_.left, bytes);  // of what is written before the next flush()
+    }
     size_t half_open() const { return half_open_.size(); }  // accepted, and not attached yet
     size_t handshakes_waiting() const { return handshakes_wait_.size(); }
 

@@ -195,6 +195,37 @@ TEST_CASE("of one connection a turn reads up to 1 MiB, of each of several up to 
     CHECK(is_bounded);
 }
 
+TEST_CASE("a turn's limit holds from its begin on, for what is written before the turn ends",
+          "[transport][T8]") {
+    constexpr uint64_t bytes = 8 << 20;
+    Star star(SIZE_MAX);
+    std::array<Taker, spokes> takers;
+    std::array<Giver, spokes> givers;
+    for (size_t i = 0; i < spokes; ++i) {
+        takers[i].spoke = i;
+        star.at_rim(i).set_receiver(&takers[i]);
+        givers[i] = {&star.at_hub(i), i, bytes};
+    }
+    // Until what is written leaves where it is.
+    REQUIRE(star.turn_until([&] {
+        for (Giver& giver : givers) giver.give();
+        return sum(takers) == spokes * bytes;
+    }));
+    star.hub.carrier->limit_turn(turn_bytes);
+    uint64_t left = 0;
+    for (Giver& giver : givers) {
+        giver.left = 1 << 20;
+        giver.give();
+        left += giver.left;
+    }
+    CHECK(spokes * (1 << 20) - left <= turn_bytes + slack);
+    REQUIRE(star.turn_until([&] {
+        for (Giver& giver : givers) giver.give();
+        return sum(takers) == spokes * (bytes + (1 << 20));
+    }));
+    CHECK(std::ranges::all_of(takers, &Taker::as_sent));
+}
+
 TEST_CASE("of one that never attached little is read after its end", "[transport][B10]") {
     const uint16_t port = test::free_port();
     Side side("a", port);
