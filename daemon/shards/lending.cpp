@@ -11,6 +11,10 @@ const link::OpKey& op_of(const link::Batch& batch) {
     return batch.recvs.empty() ? batch.sends.front().key.op : batch.recvs.front().key.op;
 }
 
+bool is_message(const link::OpKey& op) {
+    return (op.op & link::OpKey::message_bit) != 0;
+}
+
 }  // namespace
 
 // What goes between hosts and what does not: both wait for the loop's turns.
@@ -19,22 +23,24 @@ void Lending::requested(Time now, const GroupId& group) {
 }
 
 // By operation: a large one is many batches, on several shards, and each may be over before the next is
-// there.
+// there. Of messages there may be many at once.
 void Lending::count(const link::Batch& batch) {
     if (op_of(batch) != op_) {
-        before_ = has_transfers() ? own_ : Bytes();
+        if (!has_transfers() || !is_message(op_)) before_ = {};
+        if (has_transfers()) before_ += own_;
         own_ = {};
         op_ = op_of(batch);
     }
     for (const link::SendSpec& send : batch.sends) own_.sent += link::bytes_of(send.memory);
     for (const link::RecvSpec& recv : batch.recvs) own_.received += link::bytes_of(recv.memory);
-    if (own_.larger() > bytes_max) large_ = op_;
+    if (own_.larger() > bytes_max && !is_message(op_)) large_ = op_;
 }
 
-// Of the latest operation. Others' messages may come between the batches of a large one.
+// Of the latest operation. Messages, large ones as well, may come between the batches of a large collective.
 bool Lending::may_lend(Time now) const {
     const Bytes all{before_.sent + own_.sent, before_.received + own_.received};
-    return now >= pause_until_ && running_() <= 1 && op_ != large_ && all.larger() <= bytes_max;
+    const size_t own = is_message(op_) ? 0 : 1;
+    return now >= pause_until_ && running_() <= own && op_ != large_ && all.larger() <= bytes_max;
 }
 
 void Lending::posting(Time now, const link::Batch& batch, const Lendable& to) {
@@ -64,11 +70,19 @@ bool Lending::receive(Time now) {
             crowded(now);
         else if (row.shard->has_visitors())
             give_back_all(now + pause_min);
-        else if (row.shard->receive(now))
-            row.worked = now, work = true;
-        else if (now >= row.worked + linger)
-            row.shard->give_back();
+        else
+            work |= receive(row, now);
     }
+    return work;
+}
+
+// What comes without a transfer is no reason to go on: a peer may send such without end.
+bool Lending::receive(Row& row, Time now) {
+    const bool work = row.shard->receive(now);
+    if (work && row.shard->has_transfers())
+        row.worked = now;
+    else if (now >= row.worked + linger)
+        row.shard->give_back();
     return work;
 }
 

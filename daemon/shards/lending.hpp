@@ -43,9 +43,10 @@ class Lendable {
 
 class Lending {
   public:
-    // Sent or received by the operation, and by the one before if that was in flight still when it began.
+    // Sent or received by the operation, and by the one before if that was in flight at a borrowed endpoint
+    // when it began; by messages since none was in flight there.
     static constexpr size_t bytes_max = 4 * 1024 * 1024;
-    static constexpr Duration linger{10'000'000};  // without work
+    static constexpr Duration linger{10'000'000};  // without work on transfers
     // After something else was beside it; doubled each time that it happens soon again: who has an operation
     // now and then is not to wait for another's each time.
     static constexpr Duration pause_min{20'000'000}, pause_max{1'000'000'000};
@@ -76,6 +77,7 @@ class Lending {
     void count(const link::Batch& batch);
     bool may_lend(Time now) const;
     void answer(Row& row, Time now);
+    bool receive(Row& row, Time now);
     void crowded(Time now);
     void give_back_all(Time until);
 
@@ -84,10 +86,14 @@ class Lending {
     struct Bytes {
         size_t sent = 0, received = 0;
         size_t larger() const { return std::max(sent, received); }
+        Bytes& operator+=(const Bytes& more) {
+            sent += more.sent, received += more.received;
+            return *this;
+        }
     };
     link::OpKey op_;              // the latest that has posted to a shard
-    Bytes own_, before_;          // of it, and of the one before
-    link::OpKey large_{};         // the latest that had more than bytes_max
+    Bytes own_, before_;          // of it, and of those before it that count
+    link::OpKey large_{};         // the latest collective that had more than bytes_max
     Duration pause_ = pause_min;  // the latest
     Time pause_until_{};
 };

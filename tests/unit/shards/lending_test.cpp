@@ -69,6 +69,7 @@ struct Loop {
         lending.posting(now, batch_of(group, op, sent, received), to);
         to.moves = true;
     }
+    void send_message(size_t bytes) { post_of(1, link::OpKey::message_bit | ++ops, bytes, 0, shard); }
     void call(uint64_t group) { lending.requested(now, GroupId{group, 2, 3}); }
 };
 
@@ -134,13 +135,43 @@ TEST_CASE("the operation before counts while it is in flight, and those before i
     CHECK_FALSE(loop.shard.borrowed);
 }
 
+TEST_CASE("of messages all count that came since none was in flight", "[shards][T8]") {
+    Loop loop;
+    loop.running = 0;
+    for (int i = 0; i < 4; ++i) loop.send_message(mib);
+    CHECK(loop.shard.borrowed);
+    loop.send_message(mib);
+    CHECK_FALSE(loop.shard.borrowed);
+    loop.shard.moves = false;
+    for (int i = 0; i < 20; ++i) {
+        loop.send_message(mib);
+        loop.shard.moves = false;
+    }
+    CHECK(loop.shard.borrowed);
+    loop.running = 1;
+    for (int i = 0; i < 20; ++i) loop.post(1, 2 * mib, loop.shard);
+    CHECK(loop.shard.borrowed);
+}
+
+TEST_CASE("no message is lent beside a collective of any group", "[shards][T8]") {
+    Loop loop;
+    loop.send_message(mib);
+    CHECK(loop.shard.lent == 0);
+    loop.running = 0;
+    loop.send_message(mib);
+    CHECK(loop.shard.borrowed);
+}
+
 TEST_CASE("messages between its batches do not make a large operation a new one", "[shards][T8]") {
     Loop loop;
     for (int i = 0; i < 5; ++i) loop.post_of(1, 1, mib, mib, loop.shard);
     REQUIRE_FALSE(loop.shard.borrowed);
+    const size_t bytes = GENERATE(8uz, 5 * mib);
+    loop.running = 0;
     loop.shard.moves = false;
-    loop.post_of(1, 2, 8, 8, loop.shard);
-    CHECK(loop.shard.borrowed);
+    loop.send_message(bytes);
+    CHECK(loop.shard.borrowed == (bytes == 8));
+    loop.running = 1;
     loop.shard.moves = false;
     loop.post_of(1, 1, mib, mib, loop.shard);
     CHECK_FALSE(loop.shard.borrowed);
@@ -300,9 +331,14 @@ TEST_CASE("an endpoint without work goes back, and the loop wakes for that", "[s
     loop.now += 5ms;
     CHECK(loop.lending.receive(loop.now));
     CHECK(loop.lending.wake_at() == loop.now + Lending::linger);
-    loop.shard.finds_work = false;
+    SECTION("nothing comes") {
+        loop.shard.finds_work = false;
+    }
+    SECTION("what comes is of no transfer") {
+        loop.shard.moves = false;
+    }
     loop.now += Lending::linger - 1ns;
-    CHECK_FALSE(loop.lending.receive(loop.now));
+    CHECK(loop.lending.receive(loop.now) == loop.shard.finds_work);
     CHECK(loop.shard.borrowed);
     loop.now += 1ns;
     loop.lending.receive(loop.now);
