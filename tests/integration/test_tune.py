@@ -214,7 +214,8 @@ def test_a_dry_run_changes_nothing_and_a_damaged_file_is_logged_and_not_used(clu
         else:
             file.write_bytes(content)
         cluster[1].start()
-        equal(cluster[1].log().count("tuned_model_ignored"), number, f"starts with a damaged file, {content and content[:40]}")
+        eventually(lambda: cluster[1].log().count("tuned_model_ignored") == number,
+                   f"start {number} to ignore a damaged file, {content and content[:40]}")
         equal(cluster[1].ask("tune")["is_tuned"], False, f"with a damaged file of {content and content[:40]}")
     file.rmdir()
     cluster[1].ask("tune", forget=True)
