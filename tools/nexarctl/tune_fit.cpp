@@ -83,7 +83,7 @@ uint32_t doubling_limit(std::span<const Raced> sizes, uint32_t nodes) {
     uint64_t limit = sizes.front().bytes / 2;
     for (const Raced& each : sizes) {
         const double more = lost(each.doubling_ns, each) - lost(each.ring_ns, each);
-        if (std::abs(more) > undecided) total += more;
+        if (std::abs(more) > undecided + rounding) total += more;
         if (total < least - rounding) least = total, limit = each.bytes;
     }
     const uint64_t kept = nodes == 2 ? limit / nexar::doubling_of_two_hosts : limit;
