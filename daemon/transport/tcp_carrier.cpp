@@ -233,11 +233,12 @@ void TcpCarrier::begin(Conn& conn) {
 bool TcpCarrier::receive(Time now, connections::CarrierEvents& events) {
     std::array<epoll_event, 64> room;
     const int n = ::epoll_wait(epoll_, room.data(), static_cast<int>(room.size()), 0);
-    const auto ready = std::span<const epoll_event>(room).first(static_cast<size_t>(std::max(n, 0)));
+    const auto ready = std::span(room).first(static_cast<size_t>(std::max(n, 0)));
     admit_handshakes(now);
     const bool work = !ready.empty() || !unread_.empty();
     reading_.left = options_.turn_bytes;
-    quantum_read_ = is_one_to_read(ready) ? quantum_alone : quantum;
+    // The less often a turn ends, the less is spent on what else is in it.
+    quantum_read_ = plan_reads(ready) == 1 ? quantum_alone : quantum;
     const auto unread = std::exchange(unread_, {});
     auto next = unread.begin();
     for (; next != unread.end() && reading_.left > 0; ++next) {
@@ -252,14 +253,17 @@ bool TcpCarrier::receive(Time now, connections::CarrierEvents& events) {
     return work;
 }
 
-// The less often a turn ends, the less is spent on what else is in it; nobody else waits for this one's end.
-bool TcpCarrier::is_one_to_read(std::span<const epoll_event> ready) {
+// One that is in unread_ is read from there only: once in a turn. How many there are to read.
+size_t TcpCarrier::plan_reads(std::span<epoll_event> ready) {
     size_t count = unread_.size();
-    for (const epoll_event& event : ready) {
+    for (epoll_event& event : ready) {
         const Conn* const conn = find(event.data.u64);
-        if (!conn || !conn->is_unread) ++count;
+        if (conn && conn->is_unread)
+            event.events &= ~static_cast<uint32_t>(EPOLLIN);
+        else
+            ++count;
     }
-    return count == 1;
+    return count;
 }
 
 void TcpCarrier::on_ready(Time now, uint64_t id, uint32_t ready, connections::CarrierEvents& events) {

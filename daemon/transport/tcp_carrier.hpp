@@ -128,7 +128,7 @@ class TcpCarrier final : public connections::Carrier, private tcp::KeyRing {
     void admit_handshakes(Time now);
     bool has_first_byte(Conn& conn);
     void begin(Conn& conn);
-    bool is_one_to_read(std::span<const epoll_event> ready);
+    size_t plan_reads(std::span<epoll_event> ready);
     void on_ready(Time now, uint64_t id, uint32_t ready, connections::CarrierEvents& events);
     void read(Time now, Conn& conn, connections::CarrierEvents& events);
     void read_slices(Time now, Conn& conn);
