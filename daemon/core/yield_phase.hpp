@@ -14,7 +14,8 @@ namespace nexar {
 
 class YieldPhase {
   public:
-    static constexpr unsigned misses_max = 8, tried_one_in = 32;
+    static constexpr unsigned misses_max = 8;
+    static constexpr unsigned tried_one_in = 31;  // odd: waits that come in twos or fours all have their turn
 
     YieldPhase(Duration window, Time now) : window_(window), worked_(now) {}
 

@@ -151,12 +151,17 @@ void Shard::Thread::run() {
         size_t work = apply_commands(now);
         work += endpoint_->receive(now, *this);
         work += endpoint_->send(now) ? 1u : 0u;
-        if (work > 0) worked = now;
+        if (work > 0) {
+            worked = now;
+            phase_.worked(now);
+        }
         endpoint_->has_transfers() && now < worked + stalled_after_ ? at_work_.begin(count_) : at_work_.end();
-        if (offer()) continue;
+        if (offer()) {
+            phase_.slept();
+            continue;
+        }
         flush_events();
         if (work > 0) {
-            phase_.worked(now);
             courtesy_.give_way();
             continue;
         }
