@@ -128,8 +128,9 @@ class Server final : public engine::Clients {
   private:
     static constexpr size_t unmapping_threads_max = 8;  // users who free much wait for each other beyond it
 
-    // Doorbells that stay in a socket, far fewer than it can hold.
-    static constexpr uint32_t unread_max = 8;
+    // Doorbells that stay in a socket, a quarter of what it can hold: to have them read wakes a thread, which
+    // the operation waits for that came with the last one.
+    static constexpr uint32_t unread_max = 64;
     struct Row {
         std::unique_ptr<Session> session;
         RingTurns<Session>::Place turn;

@@ -2,11 +2,13 @@
 #include <linux/sockios.h>
 #include <poll.h>
 #include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
 
+#include "local_protocol.h"
 #include "rank.hpp"
 #include "still_server.hpp"
 #include "test_daemon.hpp"
@@ -42,8 +44,8 @@ class Pipe {
 // All operations of a test stay in flight: fewer than the session has slots.
 constexpr int burst = 40, sleeps = 12;
 
-// For each 'g' that comes: starts so many operations, and answers how often it has rung for them. For a 'q':
-// whether anything is unread.
+// For each 'g' that comes: starts so many operations, and answers how often it has rung for them. For a 'b':
+// rings, without any. For a 'q': whether anything is unread.
 int serve_bursts(const std::string& path, const Pipe& go, const Pipe& rung) {
     nexar_session* session = nullptr;
     nexar_group* group = nullptr;
@@ -60,6 +62,11 @@ int serve_bursts(const std::string& path, const Pipe& go, const Pipe& rung) {
         if (asked == 'q') {
             if (::ioctl(connection_to(path), SIOCOUTQ, &unread) != 0 || !rung.write(unread == 0 ? 'n' : 'y'))
                 return 6;
+            continue;
+        }
+        if (asked == 'b') {
+            const nexar_msg_head doorbell{NEXAR_LOCAL_MAGIC, NEXAR_MSG_BELL};
+            if (::send(connection_to(path), &doorbell, sizeof doorbell, 0) < 0 || !rung.write('1')) return 7;
             continue;
         }
         const uint64_t before = doorbells();
@@ -111,6 +118,22 @@ TEST_CASE("[S7] a doorbell stays in the socket until the tick", "[local]") {
         server->read_sockets();
         REQUIRE(server->idle_within(60));
         CHECK(scene.asked('q') == 'n');
+    }
+    scene.end();
+}
+
+TEST_CASE("[S7] the sixty-fourth doorbell that is left has the socket read, without a tick", "[local]") {
+    Scene scene;
+    StillServer& server = scene.server;
+    int left = 0;  // the first is read: the counts are news
+    for (int i = 1; i <= 1 + 2 * 64; ++i) {
+        REQUIRE(scene.asked('b') == '1');
+        REQUIRE(server.take(10000));
+        server->poll(StillServer::now);
+        REQUIRE(server->idle_within(60));
+        left = i == 1 ? 0 : (left + 1) % 64;
+        CAPTURE(i);
+        CHECK(scene.asked('q') == (left == 0 ? 'n' : 'y'));
     }
     scene.end();
 }
