@@ -96,7 +96,7 @@ def parse():
                         "the machine)")
     parser.add_argument("--operations", type=operations_from, default=OPERATIONS, metavar="LIST",
                         help=f"default {','.join(OPERATIONS)}; {','.join(ON_REQUEST)}: "
-                        "all_reduce after 10 ms of sleep")
+                        "all_reduce after 10 ms of sleep, and after a computation that fills the caches")
     parser.add_argument("--plot", metavar="DIR", type=pathlib.Path, help="write pictures there (Debian: "
                         "python3-matplotlib): time over bytes")
     parser.add_argument("--json", metavar="FILE", type=pathlib.Path, help="write everything there, too")

@@ -14,7 +14,7 @@ Setting = namedtuple("Setting", "topology link")  # link: a rate such as "1gbit"
 Times = namedtuple("Times", "microseconds messages application daemons")  # the last two: processor seconds, all turns
 MEMORY = ("alloc", "ordinary")
 OPERATIONS = ("all_reduce", "latency", "stream")
-ON_REQUEST = ("idle",)  # what tests/bench/measured.hpp measures besides
+ON_REQUEST = ("idle", "cold")  # what tests/bench/measured.hpp measures besides
 # Messages are between two ranks: other topologies would say the same again.
 MESSAGES_ON = (Topology(1, 2), Topology(2, 1))
 LONGEST_SECONDS = 300  # for one round

@@ -1,14 +1,15 @@
 // What every program of tools/bench measures, and how: nexar, its peers and the limits are measured by the
 // same lines, so that their times can be compared.
 //
-//   PROGRAM [--operations all_reduce,idle,latency,stream] [--memory alloc,ordinary] [--bytes 8,4096]
+//   PROGRAM [--operations all_reduce,idle,cold,latency,stream] [--memory alloc,ordinary] [--bytes 8,4096]
 //           [--only OPERATION:MEMORY:BYTES,...] [--seconds PER-MEASUREMENT] [--repetitions AT-MOST]
 //
 // Rank 0 prints a JSON object per measurement: all times, in microseconds. all_reduce: the call on rank 0, in
 // place, after a barrier. idle: the same after all ranks have slept for 10 ms, from the last one's call to
-// rank 0's return (the ranks are on one machine, and have one clock). latency: half of a message's way from
-// rank 0 to the last rank and back. stream: that many messages from rank 0 to the last, begun at once, until
-// the last rank says that it has them all.
+// rank 0's return (the ranks are on one machine, and have one clock). cold: the same after all ranks have
+// computed, and read more than the processor's caches hold. latency: half of a message's way from rank 0 to
+// the last rank and back. stream: that many messages from rank 0 to the last, begun at once, until the last
+// rank says that it has them all.
 //
 // With the times come processor seconds, of all counted turns together: application_seconds is what every
 // rank used within its own call, daemon_seconds what the processes in BENCH_DAEMONS (their numbers, with
@@ -21,6 +22,7 @@
 #pragma once
 
 #include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -52,6 +54,28 @@ inline std::vector<std::string> split(const std::string& text, char mark) {
     }
     return parts;
 }
+
+// What a program computes over between two operations: it reads each line of twice the largest cache, at most
+// 1 GiB, so that nothing of what an operation needs is left there.
+class Sweep {
+  public:
+    Sweep()
+        : data_(std::clamp<size_t>(2 * cache_bytes(), 8 * mebibyte, 1024 * mebibyte) / sizeof(uint64_t), 1) {}
+    void operator()() {
+        constexpr size_t line = 64 / sizeof(uint64_t);
+        uint64_t sum = 0;
+        for (size_t i = 0; i < data_.size(); i += line) sum += data_[i];
+        data_[0] = sum;  // so it is computed
+    }
+
+  private:
+    // Zero, or less: the machine does not say.
+    static size_t cache_bytes() {
+        return static_cast<size_t>(
+            std::max({0L, ::sysconf(_SC_LEVEL2_CACHE_SIZE), ::sysconf(_SC_LEVEL3_CACHE_SIZE)}));
+    }
+    std::vector<uint64_t> data_;
+};
 
 // The processor time of this process, and of daemons.
 class Processors {
@@ -207,7 +231,12 @@ class Measurements {
             turns = repeated(bytes, [&](uint64_t turn) { return all_reduce(buffer, turn); });
         } else if (operation == "idle") {
             Buffer buffer(job_, memory, bytes);
-            turns = repeated(bytes, [&](uint64_t turn) { return all_reduce_after_pause(buffer, turn); });
+            const auto sleeps = [] { std::this_thread::sleep_for(idle_pause); };  // sleep: measured
+            turns = repeated(bytes, [&](uint64_t turn) { return all_reduce_after(sleeps, buffer, turn); });
+        } else if (operation == "cold") {
+            Buffer buffer(job_, memory, bytes);
+            Sweep sweep;
+            turns = repeated(bytes, [&](uint64_t turn) { return all_reduce_after(sweep, buffer, turn); });
         } else if (operation == "latency") {
             Buffer out(job_, memory, bytes), in(job_, memory, bytes);
             turns = repeated(bytes, [&](uint64_t turn) { return latency(out, in, turn); });
@@ -216,7 +245,7 @@ class Measurements {
             Buffer buffer(job_, memory, bytes * messages);
             turns = repeated(bytes, [&](uint64_t turn) { return stream(buffer, messages, turn); });
         } else {
-            fail("unknown operation '" + operation + "' (allowed: all_reduce, idle, latency, stream)");
+            fail("unknown operation '" + operation + "' (allowed: all_reduce, idle, cold, latency, stream)");
         }
         print(operation, memory, bytes, messages, turns);
     }
@@ -229,13 +258,14 @@ class Measurements {
         return took;
     }
 
-    Taken all_reduce_after_pause(Buffer<Job>& buffer, uint64_t turn) {
+    // From the last rank's call: what taken_by() asks of the kernel before it is no part of that.
+    Taken all_reduce_after(auto&& pause, Buffer<Job>& buffer, uint64_t turn) {
         fill_summands(buffer, turn);
         job_.barrier();
-        std::this_thread::sleep_for(idle_pause);  // sleep: it is what is measured
-        const uint64_t begin = clock_ns();
-        uint64_t end = 0;
+        pause();
+        uint64_t begin = 0, end = 0;
         Taken took = taken_by(processors_, [&] {
+            begin = clock_ns();
             job_.all_reduce(buffer.floats(), buffer.size());
             end = clock_ns();
         });
