@@ -171,6 +171,9 @@ class Cluster:
             number=host, host=host, network=self._network, state=self._path(host, "state"), id=self.status(host)["node"],
             endpoint=f"{self._network.address(host)}:{PORT}", alive=lambda: daemon.poll() is None, kill=lambda: _kill(daemon))
 
+    def daemon_pid(self, host):
+        return self._daemons[host].pid
+
     def used_by_daemon(self, host):
         return Used.by(self._daemons[host].pid)
 
