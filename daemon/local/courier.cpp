@@ -27,9 +27,6 @@ namespace {
 
 // A thread waits for the processor at most, so there are more than enough.
 constexpr size_t calling_threads_max = 64;
-// Of one connection, before others of its user have their turn. An honest client rings once for each sleep of
-// the daemon; of one that rings without end the lane waits, and the socket, which is full, keeps him quiet.
-constexpr int doorbells_max = 16;
 constexpr std::chrono::milliseconds pause{1};
 
 bool is_doorbell(const Packet& packet) {

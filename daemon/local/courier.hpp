@@ -86,6 +86,9 @@ class Courier {
     bool idle_within(unsigned seconds) const { return lanes_.idle_within(seconds); }
 
     static constexpr size_t unclosed_of_user_max = 256;  // an honest user's are all mapped
+    // Of one connection, before others of its user have their turn, 1 ms later. Of one that rings without end
+    // the lane waits, and the socket, which is full, keeps him quiet.
+    static constexpr int doorbells_max = 128;
 
   private:
     struct State;

@@ -128,9 +128,10 @@ class Server final : public engine::Clients {
   private:
     static constexpr size_t unmapping_threads_max = 8;  // users who free much wait for each other beyond it
 
-    // Doorbells that stay in a socket, a quarter of what it can hold: to have them read wakes a thread, which
-    // the operation waits for that came with the last one.
-    static constexpr uint32_t unread_max = 64;
+    // Doorbells that stay in a socket: to have them read wakes a thread, which the operation waits for that
+    // came with the last one. A socket holds 278, and 43 where its buffer is 32 KiB.
+    static constexpr uint32_t unread_max = 32;
+    static_assert(2 * unread_max <= Courier::doorbells_max);  // an honest client's are read without a pause
     struct Row {
         std::unique_ptr<Session> session;
         RingTurns<Session>::Place turn;

@@ -7,6 +7,7 @@ loop of a release daemon, so it takes a minute; x86-64 only. Run it again after 
 """
 import argparse
 import bisect
+import concurrent.futures
 import ctypes
 import os
 import pathlib
@@ -14,7 +15,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 
 from builds import Build
@@ -54,7 +54,10 @@ def steps_of(pid):
     ptrace(PTRACE_INTERRUPT, pid)
     stop(pid)
     seen = {}
+    late = time.monotonic() + SECONDS
     for _ in range(STEPS):
+        if time.monotonic() > late:
+            raise SystemExit(f"hot_functions: {STEPS} steps take more than {SECONDS} s: does the daemon have work?")
         ptrace(PTRACE_SINGLESTEP, pid)
         stop(pid)
         ctypes.set_errno(0)
@@ -67,14 +70,15 @@ class Functions:
     """Of a program: which one has an address of its process."""
 
     def __init__(self, program):
-        rows = [line.split() for line in subprocess.check_output(["nm", "--numeric-sort", program], text=True).splitlines()]
-        code = [(int(row[0], 16), row[2]) for row in rows if len(row) == 3 and row[1] in "tTwWi"]
-        self.begins, self.names = [each[0] for each in code], [each[1] for each in code]
+        command = ["nm", "--numeric-sort", "--print-size", program]
+        rows = [line.split() for line in subprocess.check_output(command, text=True).splitlines()]
+        code = [(int(row[0], 16), int(row[1], 16), row[3]) for row in rows if len(row) == 4 and row[2] in "tTwWi"]
+        self.begins, self.sizes, self.names = ([each[i] for each in code] for i in range(3))
 
     def at(self, address):
-        """(name, bytes); None: outside."""
+        """(name, bytes); None: it is in none."""
         i = bisect.bisect_right(self.begins, address) - 1
-        return (self.names[i], self.begins[i + 1] - self.begins[i]) if 0 <= i < len(self.begins) - 1 else None
+        return (self.names[i], self.sizes[i]) if i >= 0 and address - self.begins[i] < self.sizes[i] else None
 
 
 def mapped_at(pid, program):
@@ -87,11 +91,10 @@ def mapped_at(pid, program):
 def hot_functions(build, client):
     """Their names: of a daemon whose client's ranks take turns with small operations and computation."""
     functions = Functions(build.nexard)
-    with Cluster(build, 2) as cluster:
-        job = threading.Thread(target=cluster.run, args=(
-            [client, "--operations", "cold,latency", "--bytes", "8,4096", "--memory", "alloc",
-             "--seconds", str(SECONDS / 4), "--repetitions", "1000000"], 1, 10 * SECONDS), daemon=True)
-        job.start()
+    command = [client, "--operations", "cold,latency", "--bytes", "8,4096", "--memory", "alloc",
+               "--seconds", str(SECONDS / 4), "--repetitions", "1000000"]
+    with Cluster(build, 2) as cluster, concurrent.futures.ThreadPoolExecutor() as pool:
+        job = pool.submit(cluster.run, command, 1, 10 * SECONDS)
         time.sleep(1.5)  # sleep: until it is in the middle of them
         pid = cluster.daemon_pid(1)
         begin = mapped_at(pid, build.nexard)
@@ -99,7 +102,9 @@ def hot_functions(build, client):
         for address in steps_of(pid):
             if function := functions.at(address - begin):
                 found.setdefault(*function)
-        job.join()
+        if job.done():
+            job.result()
+            raise SystemExit("hot_functions: the operations were over before the steps")
     # What the linker's optimiser numbers has another name in another build.
     named = [name for name in found if ".llvm." not in name]
     return sorted(named, key=lambda name: found[name] >= LARGE_BYTES)
