@@ -31,16 +31,23 @@ void Lending::count(const link::Batch& batch) {
         own_ = {};
         op_ = op_of(batch);
     }
-    for (const link::SendSpec& send : batch.sends) own_.sent += link::bytes_of(send.memory);
-    for (const link::RecvSpec& recv : batch.recvs) own_.received += link::bytes_of(recv.memory);
-    if (own_.larger() > bytes_max && !is_message(op_)) large_ = op_;
+    Bytes bytes;
+    for (const link::SendSpec& send : batch.sends) bytes.sent += link::bytes_of(send.memory);
+    for (const link::RecvSpec& recv : batch.recvs) bytes.received += link::bytes_of(recv.memory);
+    own_ += bytes;
+    if (is_message(op_)) return;
+    if (op_ != collective_) of_collective_ = {};
+    collective_ = op_;
+    of_collective_ += bytes;
 }
 
-// Of the latest operation. Messages, large ones as well, may come between the batches of a large collective.
+// Of the latest operation. Messages may come between the batches of a large collective, and are not large
+// for it.
 bool Lending::may_lend(Time now) const {
+    const bool is_single =
+        is_message(op_) ? running_() == 0 : running_() <= 1 && of_collective_.larger() <= bytes_max;
     const Bytes all{before_.sent + own_.sent, before_.received + own_.received};
-    const size_t own = is_message(op_) ? 0 : 1;
-    return now >= pause_until_ && running_() <= own && op_ != large_ && all.larger() <= bytes_max;
+    return now >= pause_until_ && is_single && all.larger() <= bytes_max;
 }
 
 void Lending::posting(Time now, const link::Batch& batch, const Lendable& to) {

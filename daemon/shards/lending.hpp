@@ -92,8 +92,9 @@ class Lending {
         }
     };
     link::OpKey op_;              // the latest that has posted to a shard
-    Bytes own_, before_;          // of it, and of those before it that count
-    link::OpKey large_{};         // the latest collective that had more than bytes_max
+    Bytes own_, before_;          // of it since another had, and of those before it that count
+    link::OpKey collective_;      // the latest, whatever messages came between its batches
+    Bytes of_collective_;         // of it, all
     Duration pause_ = pause_min;  // the latest
     Time pause_until_{};
 };

@@ -46,6 +46,15 @@ TEST_CASE("a phase lasts for the window after the last work") {
     CHECK(waiter.yields_for(50us) == 5);
 }
 
+TEST_CASE("a sleep ends the phase, also one that had time left") {
+    Waiter waiter;
+    REQUIRE(waiter.phase.lasts(waiter.now));
+    waiter.phase.slept();
+    CHECK_FALSE(waiter.phase.lasts(waiter.now + step));
+    waiter.phase.worked(waiter.now);
+    CHECK(waiter.phase.lasts(waiter.now));
+}
+
 TEST_CASE("without a window there is no phase") {
     const Time now = Time(Duration(1));
     YieldPhase phase(Duration{}, now);

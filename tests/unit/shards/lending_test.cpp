@@ -96,6 +96,20 @@ TEST_CASE("the loop borrows neither beside another operation, nor from a thread 
     CHECK(loop.shard.lent == 0);
 }
 
+TEST_CASE("messages between its batches do not make a large operation a small one", "[shards][T8]") {
+    Loop loop;
+    for (uint64_t i = 0; i < 20; ++i) {
+        loop.post_of(1, 1, mib, mib, loop.shard);
+        CAPTURE(i);
+        CHECK(loop.shard.borrowed == (i < 4));
+        loop.shard.moves = false;
+        loop.post_of(1, link::OpKey::message_bit | (100 + i), 8, 0, loop.other);
+        loop.other.moves = false;
+    }
+    loop.post_of(1, 2, mib, mib, loop.shard);  // the next one is none
+    CHECK(loop.shard.borrowed);
+}
+
 TEST_CASE("what is sent and what is received count, each by itself", "[shards][T8]") {
     const size_t most = Lending::bytes_max;
     Loop loop;
