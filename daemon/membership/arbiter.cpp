@@ -54,7 +54,7 @@ void Arbiter::on_group(const GroupId& id, GroupEpoch epoch, std::vector<GroupNod
             dead ? Suspicion{node.incarnation, "its node was started again", true} : suspicions_[node.node],
             now);
     }
-    read_answers();
+    read_answers(now);
 }
 
 void Arbiter::on_group_gone(const GroupId& id) {
@@ -198,7 +198,7 @@ bool Arbiter::on_message(const NodeId& from, const wire::Message& message, Time 
         prober_.on_reply(from, *reply);
     else
         return false;
-    read_answers();
+    read_answers(now);
     return true;
 }
 
@@ -231,18 +231,34 @@ void Arbiter::inquire(const GroupId& id, Group& group, const wire::SuspicionRepo
             inquiry.reporters.push_back(message.reporter);
         return;
     }
-    std::vector<NodeId> helpers;
-    for (const GroupNode& node : group.nodes)
-        if (node.node != self_ && node.node != message.suspect && node.node != message.reporter)
-            helpers.push_back(node.node);
-    const bool own = message.reporter == self_;
-    const uint64_t question =
-        prober_.ask(message.suspect, suspect->incarnation, std::move(helpers), own, now);
-    group.inquiries.push_back({message.suspect, {message.reporter}, question});
+    group.inquiries.push_back({message.suspect, {message.reporter}});
+    ask_suspect(group, group.inquiries.back(), now);
     busy_.insert(id);
 }
 
-void Arbiter::read_answers() {
+// By all ways but those of the reporters, whose answer would be about their own.
+void Arbiter::ask_suspect(const Group& group, Inquiry& inquiry, Time now) {
+    const auto& reporters = inquiry.reporters;
+    const auto reports = [&](const NodeId& node) {
+        return std::ranges::find(reporters, node) != reporters.end();
+    };
+    std::vector<NodeId> helpers;
+    for (const GroupNode& node : group.nodes)
+        if (node.node != self_ && node.node != inquiry.suspect && !reports(node.node))
+            helpers.push_back(node.node);
+    const Incarnation incarnation = find_node(group.nodes, inquiry.suspect)->incarnation;
+    inquiry.asks = reports(self_) ? Prober::Asks::itself : Prober::Asks::anyone;
+    inquiry.question = prober_.ask(inquiry.suspect, incarnation, std::move(helpers), inquiry.asks, now);
+}
+
+void Arbiter::ask_reporter(const Group& group, Inquiry& inquiry, Time now) {
+    const Incarnation incarnation = find_node(group.nodes, inquiry.suspect)->incarnation;
+    inquiry.asks = Prober::Asks::helper;
+    inquiry.question =
+        prober_.ask(inquiry.suspect, incarnation, {inquiry.reporters.front()}, inquiry.asks, now);
+}
+
+void Arbiter::read_answers(Time now) {
     while (const auto answer = prober_.poll_answer()) {
         for (const GroupId& id : busy_) {
             Group& group = groups_.at(id);
@@ -250,24 +266,37 @@ void Arbiter::read_answers() {
                 std::find_if(group.inquiries.begin(), group.inquiries.end(),
                              [&](const Inquiry& t) { return t.question == answer->question; });
             if (inquiry == group.inquiries.end()) continue;
-            conclude(id, group, static_cast<size_t>(inquiry - group.inquiries.begin()), *answer);
+            conclude(id, group, static_cast<size_t>(inquiry - group.inquiries.begin()), *answer, now);
             break;
         }
     }
 }
 
-void Arbiter::conclude(const GroupId& id, Group& group, size_t index, const Prober::Answer& answer) {
-    const Inquiry inquiry = group.inquiries[index];
+// That a reporter received nothing for a while says little once the suspect answers others: it may have been
+// stopped for as long. So the cut is found only where a round trip fails that begins now: this node's own, or
+// that of another reporter.
+void Arbiter::conclude(const GroupId& id, Group& group, size_t index, const Prober::Answer& answer,
+                       Time now) {
+    Inquiry inquiry = std::move(group.inquiries[index]);
     group.inquiries.erase(group.inquiries.begin() + static_cast<ptrdiff_t>(index));
     const GroupNode& suspect = *find_node(group.nodes, inquiry.suspect);
-    if (!answer.reached_directly && !answer.reached_by_helper)
-        return find(id, group, node_lost(suspect), suspect.node);
-    // If the suspect answered this node, the cut is between the suspect and another reporter.
-    const auto reporter =
-        std::find_if(inquiry.reporters.begin(), inquiry.reporters.end(),
-                     [&](const NodeId& node) { return !answer.reached_directly || node != self_; });
-    if (reporter == inquiry.reporters.end()) return retract(group, inquiry.suspect);
-    find_link(id, group, *find_node(group.nodes, *reporter), suspect);
+    const bool reached = answer.reached_directly || answer.reached_by_helper;
+    const bool asks_reporter = inquiry.asks == Prober::Asks::helper;
+    if (!reached && !asks_reporter) return find(id, group, node_lost(suspect), suspect.node);
+
+    auto& reporters = inquiry.reporters;
+    const auto asked = asks_reporter ? reporters.begin() : std::ranges::find(reporters, self_);
+    const bool gets_through = asks_reporter ? reached : answer.reached_directly;
+    if (asked != reporters.end() && gets_through) {
+        reporters.erase(asked);
+        if (!asks_reporter) retract(group, suspect.node);
+    } else if (asked != reporters.end() && inquiry.asks != Prober::Asks::anyone) {
+        return find_link(id, group, *find_node(group.nodes, *asked), suspect);
+    }
+    if (reporters.empty()) return;
+    const bool is_own = std::ranges::find(reporters, self_) != reporters.end();  // since it asked
+    is_own ? ask_suspect(group, inquiry, now) : ask_reporter(group, inquiry, now);
+    group.inquiries.push_back(std::move(inquiry));
 }
 
 void Arbiter::find(const GroupId& id, Group& group, Error error, const NodeId& excluded) {
@@ -285,7 +314,7 @@ void Arbiter::find_link(const GroupId& id, Group& group, const GroupNode& a, con
 
 void Arbiter::on_time(Time now) {
     prober_.on_time(now);
-    read_answers();
+    read_answers(now);
     for (const GroupId& id : busy_) {
         Group& group = groups_.at(id);
         for (size_t i = 0; i < group.reports.size(); ++i)

@@ -76,11 +76,13 @@ class Arbiter {
         std::vector<NodeId> asked;  // arbiters that it was sent to, in order; at most `arbiters_max`
         Time deadline = never;      // of the last of them; never: this node has its own inquiry
     };
-    // This node is the arbiter of one suspect: one question to the prober.
+    // This node is the arbiter of one suspect: one question to the prober, about the suspect, and when that
+    // has answered somebody, about each reporter: whether it still does not reach the suspect.
     struct Inquiry {
         NodeId suspect;
-        std::vector<NodeId> reporters;  // in order of arrival; at least one
-        uint64_t question = 0;          // of the prober
+        std::vector<NodeId> reporters{};  // in order of arrival; at least one
+        uint64_t question = 0;            // of the prober
+        Prober::Asks asks{};              // itself: this node reports, too; helper: the first reporter
     };
     struct Group {
         GroupEpoch epoch;
@@ -98,7 +100,9 @@ class Arbiter {
     void add_report(const GroupId& id, Group& group, const NodeId& suspect, const Suspicion& why, Time now);
     void send_report(const GroupId& id, Group& group, size_t report, Time now);
     void inquire(const GroupId& id, Group& group, const wire::SuspicionReport& message, Time now);
-    void conclude(const GroupId& id, Group& group, size_t inquiry, const Prober::Answer& answer);
+    void ask_suspect(const Group& group, Inquiry& inquiry, Time now);
+    void ask_reporter(const Group& group, Inquiry& inquiry, Time now);
+    void conclude(const GroupId& id, Group& group, size_t inquiry, const Prober::Answer& answer, Time now);
     void retract(Group& group, const NodeId& suspect);
     void find(const GroupId& id, Group& group, Error error, const NodeId& excluded);
     void find_link(const GroupId& id, Group& group, const GroupNode& a, const GroupNode& b,
@@ -106,7 +110,7 @@ class Arbiter {
     void on_report(const NodeId& from, const wire::SuspicionReport& message, Time now);
     template <class F>
     void for_groups_with(const NodeId& node, F f);
-    void read_answers();
+    void read_answers(Time now);
     bool suspects(const GroupNode& node) const;
     bool is_dead(const GroupNode& node) const;
 

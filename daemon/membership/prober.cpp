@@ -10,14 +10,14 @@ namespace nexar::membership {
 Prober::Prober(const ProbeConfig& config, const NodeId& self, Incarnation incarnation)
     : config_(config), self_(self), incarnation_(incarnation) {}
 
-uint64_t Prober::ask(const NodeId& target, Incarnation incarnation, std::vector<NodeId> helpers,
-                     bool prefer_direct, Time now) {
+uint64_t Prober::ask(const NodeId& target, Incarnation incarnation, std::vector<NodeId> helpers, Asks asks,
+                     Time now) {
     const uint64_t nonce = next_nonce_++;
     Question& question = questions_[nonce];
     question.target = target;
     question.incarnation = incarnation;
     question.helpers = std::move(helpers);
-    question.prefer_direct = prefer_direct;
+    question.asks = asks;
     question.deadline = now + config_.deadline;
     send_all(nonce, question);
     return nonce;
@@ -25,7 +25,7 @@ uint64_t Prober::ask(const NodeId& target, Incarnation incarnation, std::vector<
 
 void Prober::send_all(uint64_t nonce, const Question& question) {
     const wire::ProbeRequest request{nonce, question.target, question.incarnation};
-    sends_.push_back({question.target, request});
+    if (question.asks != Asks::helper) sends_.push_back({question.target, request});
     for (const NodeId& helper : question.helpers)
         if (helper != self_ && helper != question.target) sends_.push_back({helper, request});
 }
@@ -58,12 +58,11 @@ void Prober::on_reply(const NodeId& from, const wire::ProbeReply& reply) {
     if (at == questions_.end()) return;  // late, or invented
     Question& question = at->second;
     // From the target: a "no" means that another incarnation answers, which ends the question too [F7].
-    if (from == question.target) return end(reply.nonce, reply.reached);
-    if (!reply.reached ||
-        std::find(question.helpers.begin(), question.helpers.end(), from) == question.helpers.end())
-        return;
-    question.reached_by_helper = true;
-    if (!question.prefer_direct) end(reply.nonce, false);
+    if (from == question.target && question.asks != Asks::helper) return end(reply.nonce, reply.reached);
+    if (std::find(question.helpers.begin(), question.helpers.end(), from) == question.helpers.end()) return;
+    question.reached_by_helper |= reply.reached;
+    if (question.asks == Asks::helper || (question.asks == Asks::anyone && reply.reached))
+        end(reply.nonce, false);
 }
 
 void Prober::end(uint64_t nonce, bool reached_directly) {

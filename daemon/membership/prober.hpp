@@ -32,10 +32,15 @@ class Prober {
 
     Prober(const ProbeConfig& config, const NodeId& self, Incarnation incarnation);
 
+    enum class Asks : uint8_t {
+        anyone,  // the target, and the helpers: the first that reaches it ends the question
+        itself,  // the same, but a helper's answer does not end it
+        helper,  // only the helpers, of which there is one: its answer ends it, also a no
+    };
     // Probes one incarnation of a node, directly and through the helpers. poll_answer() returns the answer
-    // within deadline * (1 + restarts_max). `prefer_direct`: a helper's answer does not end the question.
-    uint64_t ask(const NodeId& target, Incarnation incarnation, std::vector<NodeId> helpers,
-                 bool prefer_direct, Time now);
+    // within deadline * (1 + restarts_max).
+    uint64_t ask(const NodeId& target, Incarnation incarnation, std::vector<NodeId> helpers, Asks asks,
+                 Time now);
     void cancel(uint64_t question);
 
     void on_request(const NodeId& from, const wire::ProbeRequest& request, Time now);
@@ -53,7 +58,7 @@ class Prober {
         NodeId target;
         Incarnation incarnation;  // of the target; zero: any
         std::vector<NodeId> helpers;
-        bool prefer_direct = false;
+        Asks asks = Asks::anyone;
         bool reached_by_helper = false;  // a helper's answer has arrived
         unsigned restarts = 0;
         NodeId requester;              // zero: this node; otherwise the node that gets the answer,

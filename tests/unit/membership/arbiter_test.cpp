@@ -138,6 +138,38 @@ TEST_CASE("a short stop of a node ends no group", "[membership]") {
     }
 }
 
+// Those that suspected it receive from it again, each in its own time, and maybe after the question.
+TEST_CASE("a node that is stopped for about the silence timeout is lost, or nobody is; no link is",
+          "[membership][F9]") {
+    int lost = 0, kept = 0;
+    for (uint64_t seed = 1; seed <= 4; ++seed)
+        for (unsigned count = 2; count <= 5; ++count)
+            for (int64_t span = 4800; span <= 5500; span += 10) {
+                const auto victim = static_cast<unsigned>((static_cast<uint64_t>(span / 10) + seed) % count);
+                CAPTURE(seed, count, victim, span);
+                FailureCluster cluster(count, seed);
+                const GroupId group = cluster.make_group(all_of(count));
+                cluster.run(ms(2000));
+                const Time stopped = cluster.now();
+                cluster.stop(victim);
+                cluster.run(ms(span));
+                cluster.go_on(victim);
+                cluster.run(ms(5000));
+
+                const bool ended = cluster.end_of(victim == 0 ? 1 : 0, group) != nullptr;
+                ++(ended ? lost : kept);
+                if (ended)
+                    require_all(cluster, group, all_of(count), Errc::peer_lost, victim, -1, stopped,
+                                ms(10'000));
+                for (unsigned node = 0; node < count; ++node) {
+                    CAPTURE(node);
+                    REQUIRE((cluster.end_of(node, group) != nullptr) == ended);
+                }
+            }
+    CHECK(lost > 0);
+    CHECK(kept > 0);
+}
+
 TEST_CASE("a one-way cut is a lost link, also for the node that receives from all others", "[membership]") {
     for (uint64_t seed = 1; seed <= 10; ++seed)
         for (unsigned from = 0; from < 3; ++from)

@@ -17,18 +17,18 @@ Prober prober(ProbeConfig config = {}) {
 
 TEST_CASE("a question asks the target and each helper once", "[membership][F6]") {
     auto p = prober();
-    p.ask(target, {1, 1}, {helper, target, self, other}, true, at_ms(0));
+    p.ask(target, {1, 1}, {helper, target, self, other}, Prober::Asks::itself, at_ms(0));
     std::vector<NodeId> asked;
     while (const auto out = p.poll_send()) asked.push_back(out->to);
     CHECK(asked == std::vector{target, helper, other});
 }
 
 TEST_CASE("answers of helpers end a question unless the direct one matters", "[membership]") {
-    const bool prefer_direct = GENERATE(false, true);
+    const auto asks = GENERATE(Prober::Asks::anyone, Prober::Asks::itself);
     auto p = prober();
-    const uint64_t q = p.ask(target, {1, 1}, {helper}, prefer_direct, at_ms(0));
+    const uint64_t q = p.ask(target, {1, 1}, {helper}, asks, at_ms(0));
     p.on_reply(helper, {q, true});
-    if (prefer_direct) {
+    if (asks == Prober::Asks::itself) {
         REQUIRE_FALSE(p.poll_answer());
         p.on_time(at_ms(250));
     }
@@ -39,9 +39,27 @@ TEST_CASE("answers of helpers end a question unless the direct one matters", "[m
     CHECK(p.wake_at() == never);
 }
 
+TEST_CASE("a question about a helper is its own: the target is not asked, and a no ends it",
+          "[membership][F9]") {
+    const bool reached = GENERATE(false, true);
+    auto p = prober();
+    const uint64_t q = p.ask(target, {1, 1}, {helper}, Prober::Asks::helper, at_ms(0));
+    CHECK(p.poll_send()->to == helper);
+    CHECK_FALSE(p.poll_send());
+    p.on_reply(target, {q, true});
+    p.on_reply(other, {q, true});
+    REQUIRE_FALSE(p.poll_answer());
+    p.on_reply(helper, {q, reached});
+    const auto answer = p.poll_answer();
+    REQUIRE(answer);
+    CHECK(answer->reached_by_helper == reached);
+    CHECK_FALSE(answer->reached_directly);
+    CHECK(p.wake_at() == never);
+}
+
 TEST_CASE("answers by other nodes, noes of helpers and wrong numbers do not count", "[membership][F5]") {
     auto p = prober();
-    const uint64_t q = p.ask(target, {1, 1}, {helper}, false, at_ms(0));
+    const uint64_t q = p.ask(target, {1, 1}, {helper}, Prober::Asks::anyone, at_ms(0));
     p.on_reply(other, {q, true});
     p.on_reply(helper, {q + 1, true});
     p.on_reply(helper, {q, false});
@@ -112,7 +130,7 @@ TEST_CASE("a node that asks without end takes no answers from the others", "[mem
 TEST_CASE("a node stalled during its own question asks again, a bounded number of times",
           "[membership][F6]") {
     auto p = prober();
-    p.ask(target, {1, 1}, {}, false, at_ms(0));
+    p.ask(target, {1, 1}, {}, Prober::Asks::anyone, at_ms(0));
     Time now = at_ms(0);
     for (int i = 0; i < 2; ++i) {
         now += ms(1000);
@@ -133,6 +151,7 @@ TEST_CASE("a prober's invariants hold after every input", "[membership][F14]") {
         auto p = prober(config);
         Time now{};
         const NodeId nodes[] = {self, target, helper, other};
+        const Prober::Asks asks[] = {Prober::Asks::anyone, Prober::Asks::itself, Prober::Asks::helper};
         const auto any = [&] { return nodes[random.below(4)]; };
         std::vector<uint64_t> own;
         for (int step = 0; step < 2000; ++step) {
@@ -140,7 +159,7 @@ TEST_CASE("a prober's invariants hold after every input", "[membership][F14]") {
             const uint64_t nonce = random.below(200);
             switch (random.below(5)) {
                 case 0:
-                    own.push_back(p.ask(any(), {1, 1}, {any(), any()}, random.one_in(2), now));
+                    own.push_back(p.ask(any(), {1, 1}, {any(), any()}, asks[random.below(3)], now));
                     break;
                 case 1:
                     if (!own.empty()) p.cancel(own[random.below(own.size())]);
