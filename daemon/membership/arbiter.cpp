@@ -274,29 +274,36 @@ void Arbiter::read_answers(Time now) {
 
 // That a reporter received nothing for a while says little once the suspect answers others: it may have been
 // stopped for as long. So the cut is found only where a round trip fails that begins now: this node's own, or
-// that of another reporter.
+// that of another reporter, which is also cut off if it does not say. One that may have failed itself is not.
 void Arbiter::conclude(const GroupId& id, Group& group, size_t index, const Prober::Answer& answer,
                        Time now) {
     Inquiry inquiry = std::move(group.inquiries[index]);
     group.inquiries.erase(group.inquiries.begin() + static_cast<ptrdiff_t>(index));
     const GroupNode& suspect = *find_node(group.nodes, inquiry.suspect);
+    const bool asked_reporter = inquiry.asks == Prober::Asks::helper;
     const bool reached = answer.reached_directly || answer.reached_by_helper;
-    const bool asks_reporter = inquiry.asks == Prober::Asks::helper;
-    if (!reached && !asks_reporter) return find(id, group, node_lost(suspect), suspect.node);
+    if (!reached && !asked_reporter) return find(id, group, node_lost(suspect), suspect.node);
 
     auto& reporters = inquiry.reporters;
-    const auto asked = asks_reporter ? reporters.begin() : std::ranges::find(reporters, self_);
-    const bool gets_through = asks_reporter ? reached : answer.reached_directly;
-    if (asked != reporters.end() && gets_through) {
-        reporters.erase(asked);
-        if (!asks_reporter) retract(group, suspect.node);
-    } else if (asked != reporters.end() && inquiry.asks != Prober::Asks::anyone) {
-        return find_link(id, group, *find_node(group.nodes, *asked), suspect);
-    }
+    const NodeId asked = asked_reporter ? reporters.front() : self_;
+    const bool reports = std::ranges::find(reporters, asked) != reporters.end();
+    const bool fails =
+        asked_reporter ? !reached : inquiry.asks == Prober::Asks::itself && !answer.reached_directly;
+    if (fails && reports && counts(group, asked))
+        return find_link(id, group, *find_node(group.nodes, asked), suspect);
+    if (asked_reporter || answer.reached_directly) std::erase(reporters, asked);
+    if (answer.reached_directly && reports) retract(group, suspect.node);
+    std::erase_if(reporters, [&](const NodeId& node) { return !counts(group, node); });
     if (reporters.empty()) return;
     const bool is_own = std::ranges::find(reporters, self_) != reporters.end();  // since it asked
     is_own ? ask_suspect(group, inquiry, now) : ask_reporter(group, inquiry, now);
     group.inquiries.push_back(std::move(inquiry));
+}
+
+// Whether what it reports does: not of a node that the group excludes, or that this one suspects.
+bool Arbiter::counts(const Group& group, const NodeId& reporter) const {
+    return !group.excluded.contains(reporter) &&
+           (reporter == self_ || !suspects(*find_node(group.nodes, reporter)));
 }
 
 void Arbiter::find(const GroupId& id, Group& group, Error error, const NodeId& excluded) {

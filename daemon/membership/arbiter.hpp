@@ -112,6 +112,7 @@ class Arbiter {
     void for_groups_with(const NodeId& node, F f);
     void read_answers(Time now);
     bool suspects(const GroupNode& node) const;
+    bool counts(const Group& group, const NodeId& reporter) const;
     bool is_dead(const GroupNode& node) const;
 
     ArbiterConfig config_;

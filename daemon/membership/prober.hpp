@@ -35,7 +35,7 @@ class Prober {
     enum class Asks : uint8_t {
         anyone,  // the target, and the helpers: the first that reaches it ends the question
         itself,  // the same, but a helper's answer does not end it
-        helper,  // only the helpers, of which there is one: its answer ends it, also a no
+        helper,  // only the helper, of which there is one: its answer ends it, also a no
     };
     // Probes one incarnation of a node, directly and through the helpers. poll_answer() returns the answer
     // within deadline * (1 + restarts_max).

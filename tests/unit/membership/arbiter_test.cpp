@@ -358,6 +358,116 @@ TEST_CASE("a reporter whose own probe the suspect answers withdraws its report",
     CHECK(arbiter.wake_at() == never);
 }
 
+// Node 0 is the arbiter of four; node 3 is the suspect.
+struct Inquiry {
+    static constexpr GroupId group{1, 2, 3};
+    Arbiter arbiter{ArbiterConfig{}, node_id(0), Incarnation{1, 1}};
+    uint64_t nonce = 0;  // of the latest question
+
+    Inquiry() {
+        arbiter.on_group(group, GroupEpoch{0},
+                         {{node_id(0), {}, 0}, {node_id(1), {}, 1}, {node_id(2), {}, 2}, {node_id(3), {}, 3}},
+                         at_ms(0));
+    }
+    void report(unsigned by) {
+        arbiter.on_message(node_id(by), wire::SuspicionReport{group, 0, node_id(by), node_id(3), "", false},
+                           at_ms(10));
+    }
+    void answer(unsigned by, bool reached) {
+        arbiter.on_message(node_id(by), wire::ProbeReply{nonce, reached}, at_ms(20));
+    }
+    // Whom it has asked since.
+    std::vector<unsigned> asked() {
+        std::vector<unsigned> out;
+        while (const auto sent = arbiter.poll_send())
+            for (unsigned i = 0; i < 4; ++i)
+                if (sent->to == node_id(i)) {
+                    nonce = std::get<wire::ProbeRequest>(sent->message).nonce;
+                    out.push_back(i);
+                }
+        return out;
+    }
+    // The other end of the lost link; nothing: none is found, and nothing is asked any more.
+    std::optional<int64_t> found() {
+        const auto out = arbiter.poll_found();
+        CHECK(arbiter.wake_at() == never);
+        arbiter.check_invariants();
+        if (!out) return {};
+        CHECK(out->error.code == Errc::link_lost);
+        CHECK(out->error.other_rank == 3);
+        return out->error.rank;
+    }
+};
+using Nodes = std::vector<unsigned>;
+
+TEST_CASE("once the suspect answers, each reporter is asked in turn whether it does not get through",
+          "[membership][F9]") {
+    Inquiry inquiry;
+    inquiry.report(1);
+    CHECK(inquiry.asked() == Nodes{3, 2});
+    inquiry.report(2);
+    inquiry.answer(3, true);
+    CHECK(inquiry.asked() == Nodes{1});
+    SECTION("the first does, the second does not") {
+        inquiry.answer(1, true);
+        CHECK(inquiry.asked() == Nodes{2});
+        inquiry.answer(2, false);
+        CHECK(inquiry.found() == 2);
+    }
+    SECTION("the first does not") {
+        inquiry.answer(1, false);
+        CHECK(inquiry.found() == 1);
+    }
+    SECTION("both do") {
+        inquiry.answer(1, true);
+        inquiry.asked();
+        inquiry.answer(2, true);
+        CHECK(inquiry.found() == std::nullopt);
+    }
+    SECTION("the first does not say") {
+        inquiry.arbiter.on_time(at_ms(280));
+        CHECK(inquiry.found() == 1);
+    }
+    SECTION("the first does not say, and is suspected itself; the second does not get through") {
+        inquiry.arbiter.on_suspect(node_id(1), {}, "closed", at_ms(30));
+        while (const auto sent = inquiry.arbiter.poll_send()) {  // about node 1
+        }
+        inquiry.arbiter.on_time(at_ms(275));
+        CHECK(inquiry.asked() == Nodes{2});
+        inquiry.answer(2, false);
+        CHECK(inquiry.arbiter.poll_found()->error.rank == 2);
+    }
+    SECTION("the group excludes the first meanwhile") {
+        inquiry.arbiter.on_excluded(Inquiry::group, node_id(1));
+        inquiry.answer(1, false);
+        CHECK(inquiry.asked() == Nodes{2});
+        inquiry.answer(2, false);
+        CHECK(inquiry.found() == 2);
+    }
+}
+
+TEST_CASE("a helper's answer is none to a report of the arbiter's own that came after the question",
+          "[membership][F9]") {
+    Inquiry inquiry;
+    inquiry.report(1);
+    CHECK(inquiry.asked() == Nodes{3, 2});
+    inquiry.arbiter.on_suspect(node_id(3), {}, "silent", at_ms(15));
+    inquiry.answer(2, true);
+    CHECK(inquiry.asked() == Nodes{3, 2});
+    SECTION("it gets through") {
+        inquiry.answer(3, true);
+        CHECK(inquiry.asked() == Nodes{1});
+        inquiry.answer(1, true);
+        CHECK(inquiry.found() == std::nullopt);
+    }
+    SECTION("it does not") {
+        inquiry.answer(2, true);
+        CHECK(inquiry.asked().empty());
+        inquiry.arbiter.on_time(at_ms(280));
+        CHECK(inquiry.found() == 0);
+    }
+}
+
 TEST_CASE("an answer by another incarnation of the suspect proves the earlier one dead", "[membership][F7]") {
     Arbiter arbiter(ArbiterConfig{}, node_id(0), Incarnation{1, 1});
     Arbiter restarted(ArbiterConfig{}, node_id(1), Incarnation{2, 9});
