@@ -69,7 +69,7 @@ class Sweep {
     }
 
   private:
-    // Zero, or less: the machine does not say.
+    // Zero: the machine does not say.
     static size_t cache_bytes() {
         return static_cast<size_t>(
             std::max({0L, ::sysconf(_SC_LEVEL2_CACHE_SIZE), ::sysconf(_SC_LEVEL3_CACHE_SIZE)}));
